@@ -126,9 +126,7 @@ def test_a_key_that_was_exported_after_the_engine_began_is_named(
     lock.release()
 
 
-@pytest.mark.parametrize(
-    "version, state", [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
-)
+@pytest.mark.parametrize("version, state", TABLE["git_versions"])
 def test_a_git_older_than_2_38_fails(home: Home, monkeypatch: pytest.MonkeyPatch, version: str, state: str):
     monkeypatch.setattr(doctor, "read_git_version", lambda: version)
     assert examine_home(home)["git"]["state"] == state

@@ -9,6 +9,9 @@ from clawpy_console.cli import WrongUse, split_options
 from clawpy_console.cli.verbs import VERBS, parse_span
 from engine import __version__
 from tests.cli.calls import Clawpy
+from tests.support import read_table
+
+TABLE = read_table(__file__)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -33,11 +36,7 @@ def test_the_version_is_printed(clawpy: Clawpy):
 
 @pytest.mark.parametrize(
     "word, message",
-    [
-        ("/srv/shop", "clawpy --workspace /srv/shop"),
-        ("pedict", "unknown verb pedict; did you mean predict?"),
-        ("xyzzy", "unknown verb xyzzy\n"),
-    ],
+    TABLE["unknown_verbs"],
 )
 def test_an_unknown_verb_names_what_may_have_been_meant(clawpy: Clawpy, word: str, message: str):
     result = clawpy(word)
@@ -46,12 +45,12 @@ def test_an_unknown_verb_names_what_may_have_been_meant(clawpy: Clawpy, word: st
     assert "choose from" not in result.err
 
 
-@pytest.mark.parametrize("text, seconds", [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("30d", 2592000)])
+@pytest.mark.parametrize("text, seconds", TABLE["spans"])
 def test_a_span_is_read_as_seconds(text: str, seconds: int):
     assert parse_span(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0m", "2", "h", "-1h", "1m2h", "2 h"])
+@pytest.mark.parametrize("text", TABLE["no_spans"])
 def test_a_text_that_is_no_span_is_refused(text: str):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a time span"):
         parse_span(text)

@@ -80,7 +80,7 @@ def test_the_rhythm_is_that_of_the_last_releases():
     assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
 
 
-@pytest.mark.parametrize("commits, days, is_due", [(8, 10, False), (8, 11, True), (7, 365, False)])
+@pytest.mark.parametrize("commits, days, is_due", TABLE["due_releases"])
 def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(commits: int, days: int, is_due: bool):
     rhythm = measure_release_rhythm(extend_history(make_weekly_releases(6), *["work"] * commits))
     assert rhythm.is_due(rhythm.at + days * DAY_S) is is_due

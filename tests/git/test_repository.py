@@ -21,9 +21,7 @@ def test_the_root_is_found_from_any_folder_inside(tmp_path: Path):
     assert find_repository_root(repository.path / "src" / "deep") == repository.path
 
 
-@pytest.mark.parametrize(
-    "name, code", [("bare.git", "bare_repository"), ("plain", "no_repository"), ("gone", "no_folder")]
-)
+@pytest.mark.parametrize("name, code", TABLE["no_working_tree"])
 def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, code: str):
     run_git(tmp_path, "init", "-q", "--bare", "bare.git")
     (tmp_path / "plain").mkdir()

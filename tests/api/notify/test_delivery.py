@@ -25,7 +25,7 @@ from tests.support.notification_server import NotificationServer
 from tests.support.programs import make_program
 from tests.support.settings import MutableSettings
 
-ADDRESSES = read_table(__file__)
+TABLE = read_table(__file__)
 
 
 def make_settings(url: str) -> MutableSettings:
@@ -54,12 +54,12 @@ def send(url: str, note: Note, surface: Surface = Surface.PHONE, **buttons: Butt
 # Where an address comes from, and which may stand in the settings (SPEC 11.1).
 
 
-@pytest.mark.parametrize("url", ADDRESSES["open"])
+@pytest.mark.parametrize("url", TABLE["open"])
 def test_addresses_without_a_secret_may_stand_in_the_settings(url: str):
     assert find_address_problem(url) == ""
 
 
-@pytest.mark.parametrize("url", ADDRESSES["secret"])
+@pytest.mark.parametrize("url", TABLE["secret"])
 def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str):
     assert find_address_problem(url)
     with pytest.raises(BadConfig) as raised:
@@ -107,7 +107,7 @@ def test_discord_shows_text_literally_and_mentions_nobody(
     assert "allow_mentions" not in json.dumps(post.body)
 
 
-@pytest.mark.parametrize("status, lasting", [(401, True), (404, True), (429, False), (503, False)])
+@pytest.mark.parametrize("status, lasting", TABLE["statuses"])
 def test_a_status_below_500_lasts_unless_it_asks_for_patience(server: NotificationServer, status: int, lasting: bool):
     server.status = status
     failure = DeliveryFailure(f"the server answers {status}", is_lasting=lasting)

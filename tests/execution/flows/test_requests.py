@@ -67,6 +67,6 @@ def test_any_edit_is_accepted_or_refused(edit: str):
         assert edit_parameters(RerunTests, CURRENT, edit)
 
 
-@pytest.mark.parametrize("path, taken_as", [("./a/b.py", "a/b.py"), (".//etc/passwd", "etc/passwd"), ("-x", "./-x")])
+@pytest.mark.parametrize("path, taken_as", TABLE["awkward_paths"])
 def test_a_path_in_the_repository_cannot_become_absolute_or_an_option(path: str, taken_as: str):
     assert TypeAdapter(RepoPath).validate_python(path) == taken_as

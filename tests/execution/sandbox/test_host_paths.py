@@ -114,7 +114,7 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path):
     assert user not in find_secret_places(home, {"HOME": str(user)})
 
 
-@pytest.mark.parametrize("root, is_shown", [("home", False), (".", False), ("home/pyenv", True)])
+@pytest.mark.parametrize("root, is_shown", TABLE["tool_roots"])
 def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path, root: str, is_shown: bool):
     tool = tmp_path / root
     for folder in ("home/pyenv", "session_home"):

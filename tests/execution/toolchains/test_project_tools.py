@@ -76,7 +76,7 @@ def make_run(output_format: str, output: str, exit_code: int, report: str) -> Fi
     return FinishedRun("tool", "tool test", output_format, output, exit_code, report, Path("/shop"))
 
 
-@pytest.mark.parametrize("exit_code, errors", [(5, 0), (3, 1), (-11, 1)])
+@pytest.mark.parametrize("exit_code, errors", TABLE["missing_reports"])
 def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int):
     check = read_result(make_run("junit", "", exit_code, "<testsuite"))
     assert (check.passed, check.errors, check.green, check.failing) == (0, errors, False, ())
