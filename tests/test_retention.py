@@ -17,6 +17,9 @@ from engine.retention import RowRetention
 from engine.storage import as_stored, ask, state
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from tests.support import read_table
+
+TABLE = read_table(__file__)
 
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
@@ -116,7 +119,7 @@ def test_by_default_only_learning_records_are_deleted_after_half_a_year():
 
 @pytest.mark.parametrize(
     "table, least",
-    [("memoryEvents", 35), ("learningRecords", 90), ("validationRuns", 35), ("costEntries", 35), ("crosspollLog", 35)],
+    TABLE["least_days"],
 )
 @pytest.mark.parametrize("section", ["retention", 'workspaces."/srv/shop".retention'])
 def test_a_table_accepts_its_fewest_days_and_no_less(section: str, table: str, least: int):

@@ -9,6 +9,9 @@ from engine.config.settings import Settings, WorkspaceAutonomy, WorkspaceSetting
 from engine.model import Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
+from tests.support import read_table
+
+TABLE = read_table(__file__)
 
 MOMENT = timedelta(microseconds=1)
 
@@ -125,11 +128,7 @@ def test_undo_later_reverses_the_landing(world: DecisionWorld):
 
 @pytest.mark.parametrize(
     "flow, check_only, words",
-    [
-        ("run_tests", True, "has no landed changes (`clawpy work {}` shows what it did)"),
-        ("fix_lint", False, "has no landed changes (`clawpy work {}` shows what it did)"),
-        ("undo_landing", False, "cannot be undone by this (instead: land it again)"),
-    ],
+    TABLE["nothing_to_undo"],
 )
 def test_undo_says_what_there_is_where_nothing_was_landed(
     world: DecisionWorld, flow: str, check_only: bool, words: str

@@ -15,7 +15,10 @@ from engine.prediction.context_reader import CalendarReader
 from engine.prediction.signals import Meeting
 from engine.prediction.threads import Threads, find_final_question
 from tests.support import MONDAY_MORNING as NOW
+from tests.support import read_table
 from tests.support.checks import refused
+
+TABLE = read_table(__file__)
 
 SHOP = "/home/me/shop"
 
@@ -56,12 +59,7 @@ def transcripts(tmp_path: Path) -> Transcripts:
 
 @pytest.mark.parametrize(
     "text, question",
-    [
-        ("Done. Shall I also migrate the tests?", "Shall I also migrate the tests?"),
-        ("Two ways:\n1. keep it\n2. drop it\n\n**Which one do you want?**", "Which one do you want?"),
-        ("Why did it fail? Because of the date.", ""),
-        ("All green.", ""),
-    ],
+    TABLE["questions"],
 )
 def test_the_question_that_a_text_ends_with(text: str, question: str):
     assert find_final_question(text) == question

@@ -22,7 +22,10 @@ from engine.prediction.stack import (
     takes_place,
 )
 from tests.support import MONDAY_MORNING as NOW
+from tests.support import read_table
 from tests.support.card_rows import make_card
+
+TABLE = read_table(__file__)
 
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
 
@@ -124,7 +127,7 @@ def test_snoozed_own_ordered_and_follow_up_cards_take_no_place(card: Card, takes
     assert takes_place(card, NOW) is takes_a_place
 
 
-@pytest.mark.parametrize("taken, others, left", [(4, ["/shop"], 1), (5, ["/shop"], 0), (11, "abc", 1), (12, "abc", 0)])
+@pytest.mark.parametrize("taken, others, left", TABLE["places"])
 def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, others: Sequence[str], left: int):
     cards = [make_stack_card(f"t{number}", workspace=others[number % len(others)]) for number in range(taken)]
     room = Room(CAPS, cards, NOW)

@@ -14,6 +14,9 @@ from engine.safety.content.commands import check_command, load_text_rules
 from engine.safety.content.prompts import check_assignment, check_prompt
 from engine.safety.content.shell import parse
 from tests.safety.examples import read_examples
+from tests.support import read_table
+
+TABLE = read_table(__file__)
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples():
@@ -147,12 +150,7 @@ def test_destructive_work_is_stopped(name: str, check: Callable[[str], RailVerdi
 
 @pytest.mark.parametrize(
     "prompt, name",
-    [
-        ("Run `{}` now", "ordinary_commands"),
-        ("Write a test that `{}` is refused", "disguised_commands"),
-        ("Explain why `{}` is dangerous", "disguised_commands"),
-        ("Never run `{}`", "disguised_commands"),
-    ],
+    TABLE["harmless_prompts"],
 )
 def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_prompt(prompt: str, name: str):
     commands = read_quotable_commands(name)
@@ -161,7 +159,7 @@ def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_
 
 @pytest.mark.parametrize(
     "name, min_stopped, count",
-    [("creative_tuned", 44, 47), ("creative_aside", 39, 46), ("creative_blind", 12, 12)],
+    TABLE["creative"],
 )
 def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int):
     """The rules were tuned on the first list alone; the others were set aside. The least number that is stopped is what
