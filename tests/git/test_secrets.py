@@ -35,7 +35,7 @@ def test_a_line_that_holds_a_secret_is_told_from_one_that_only_looks_like_it(pat
 
 @pytest.mark.parametrize(
     "name, holds_keys",
-    [(".env", True), ("a/id_rsa", True), ("b.pfx", True), (".env.example", False), ("id_rsa.pub", False)],
+    TABLE["key_files"],
 )
 def test_files_that_hold_keys_are_known_by_their_names(name: str, holds_keys: bool):
     assert is_secret_file(name) is holds_keys

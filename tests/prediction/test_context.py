@@ -12,6 +12,7 @@ from engine.model import CheckResult, SessionState, Thread
 from engine.prediction.problems import find_unsolved_problem
 from tests.prediction.builders import NOW, make_session, make_task, propose_all
 from tests.prediction.sensing import AFTER_RUN, LAST_RUN_AT, SensedWorkspace, make_old_workspace
+from tests.support import read_table
 from tests.support.past_run import PastRun
 from tests.support.repository import Repository
 
@@ -21,34 +22,26 @@ def world(repository: Repository) -> SensedWorkspace:
     return make_old_workspace(repository)
 
 
-FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"
+TABLE = read_table(__file__)
 
 
-@pytest.mark.parametrize(
-    "runs, problem",
-    [
-        ([], ""),
-        ([("t.py::test_a",)], FAILED),
-        ([(), ("t.py::test_a",)], ""),  # the whole suite passed since
-        ([("t.py::test_a", "t.py::test_b")], "2 tests failed at 08:30 and have not passed since; fix them"),
-    ],
-)
+@pytest.mark.parametrize("runs, problem", TABLE["failed_runs"])
 def test_a_failed_test_stays_a_problem_until_it_passes(
-    world: SensedWorkspace, repository: Repository, runs: list[tuple[str, ...]], problem: str
+    world: SensedWorkspace, repository: Repository, runs: list[list[str]], problem: str
 ):
-    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing) for failing in runs]
+    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), tuple(failing)) for failing in runs]
     assert find_unsolved_problem(world.sense()) == problem
 
 
 def test_tests_that_fail_at_head_alone_stay_a_problem(world: SensedWorkspace, repository: Repository):
     repository.write("rates.py", "1")
-    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), ("t.py::test_a",))]
+    alone = PastRun(repository.git("rev-parse", "HEAD"), ("t.py::test_a",))
+    world.runs = [alone, replace(alone, failing=(), clean=False, session_id="other")]
     world.sessions = [make_session("check_clean_head", id="s")]
-    problem = "at HEAD alone: 1 failed, 10 passed, at 08:30"
-    assert find_unsolved_problem(world.sense()) == problem
-    world.runs += [replace(world.runs[0], failing=(), clean=False, session_id="other")]
-    problem += "; with your uncommitted files the tests passed, so commit what they need"
-    assert find_unsolved_problem(world.sense()) == problem
+    assert find_unsolved_problem(world.sense()) == (
+        "at HEAD alone: 1 failed, 10 passed, at 08:30; "
+        "with your uncommitted files the tests passed, so commit what they need"
+    )
 
 
 def test_tests_that_a_rehearsed_merge_breaks_are_named(world: SensedWorkspace, repository: Repository):
@@ -117,9 +110,7 @@ def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(worl
     assert "conversation: Claude Code asks “Shall I test it?” (09:25)" in context.text
 
 
-@pytest.mark.parametrize(
-    "broken, signal", [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tools", "")]
-)
+@pytest.mark.parametrize("broken, signal", TABLE["failing_sources"])
 def test_a_source_that_fails_leaves_the_others(world: SensedWorkspace, broken: str, signal: str):
     world.broken = {broken}
     context = world.sense()
