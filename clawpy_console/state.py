@@ -272,7 +272,7 @@ def _read_settings(engine: Engine, _: ReadScope) -> StateFields:
     current = engine.settings.current
     workspaces = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
-        "workspace_autonomy": tuple((path, str(current.workspace(path).autonomy)) for path in workspaces),
+        "workspace_autonomy": tuple((path, str(current.get_workspace(path).autonomy)) for path in workspaces),
         "switch_values": tuple((name, bool(getattr(current, switch.attribute))) for name, switch in SWITCHES.items()),
         "settings_error": engine.settings.fault,
         "served_channels": tuple(

@@ -376,7 +376,7 @@ def check_key(home: Home, name: str) -> Document:
 def list_keys(home: Home) -> Document:
     """All keys by name with their sources, and the keyring of this machine."""
     settings, keys = _load_settings(home), Keys(home)
-    router, provider_names = make_offline_router(home, settings, keys), settings.current.provider_names()
+    router, provider_names = make_offline_router(home, settings, keys), settings.current.list_providers()
     entries = [
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
         for state in map(router.read_provider, provider_names)
@@ -411,7 +411,7 @@ def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: 
     channels = group_channels_by_model(find_channel_models(settings, router))
     lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
     if lines and not any(model.startswith(f"{name}:") for model in channels):
-        provider = settings.current.provider(name)
+        provider = settings.current.get_provider(name)
         model = provider.model if provider and provider.model else "MODEL"
         lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")
     if not lines:
@@ -429,7 +429,7 @@ def _load_settings(home: Home) -> SettingsSource:
 
 def _check_provider_name(settings: SettingsSource, name: str) -> None:
     check_name(name)
-    known_names = (*settings.current.provider_names(), TWIN, CHROMA_KEY)
+    known_names = (*settings.current.list_providers(), TWIN, CHROMA_KEY)
     if name in known_names:
         return
     fix = f"known providers: {', '.join(known_names)}; for another, first add [providers.{name}]"

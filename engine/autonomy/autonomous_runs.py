@@ -259,7 +259,7 @@ class AutonomousRuns:
     def describe_requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in these workspaces to run by themselves."""
         settings = self._settings.current
-        autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}
+        autonomies = {workspace: settings.get_workspace(workspace).autonomy for workspace in workspaces}
         acting = [workspace for workspace, autonomy in autonomies.items() if autonomy is WorkspaceAutonomy.ACT]
         names = {workspace: PurePath(workspace).name for workspace in acting or autonomies}
         with self._database.read() as session:

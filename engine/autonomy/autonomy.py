@@ -228,7 +228,7 @@ class Autonomy:
         return find_reason_not_to_start(
             stopped=self._kill_switch.find_autonomous_obstacle(),
             autonomous=settings.autonomous_mode_enabled,
-            autonomy=settings.workspace(workspace).autonomy,
+            autonomy=settings.get_workspace(workspace).autonomy,
             quiet=self.find_quiet_reason(),
         )
 

@@ -393,14 +393,14 @@ class Settings(Section):
             names[path] = name
         return {path: value[name] for path, name in names.items()}
 
-    def channel(self, name: str) -> ChannelSettings:
+    def get_channel(self, name: str) -> ChannelSettings:
         """The settings of one channel. Raises `Refusal` `unknown_channel`."""
         if name not in self.channels:
             names = ", ".join(self.channels) or "none"
             raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of: {names}")
         return self.channels[name]
 
-    def workspace(self, path: str) -> WorkspaceSettings:
+    def get_workspace(self, path: str) -> WorkspaceSettings:
         """The settings of one workspace (its top folder as git says it), the defaults where the file is silent."""
         return self.workspaces.get(path, _DEFAULT_WORKSPACE)
 
@@ -414,14 +414,14 @@ class Settings(Section):
     def get_retention_days(self, table: str, workspace: str) -> int:
         """For how many days a workspace's rows of a table are kept, 0 for ever. `table` by its name, as `memory_events`
         (SPEC 4.2). Raises AttributeError for a table that has no such setting."""
-        own: int | None = getattr(self.workspace(workspace).retention, table)
+        own: int | None = getattr(self.get_workspace(workspace).retention, table)
         return int(getattr(self.retention, table)) if own is None else own
 
-    def provider(self, name: str) -> ProviderSettings | None:
+    def get_provider(self, name: str) -> ProviderSettings | None:
         """A provider that the file names or that is built in, None when it is neither."""
         return self.providers.get(name) or PROVIDERS.get(name)
 
-    def provider_names(self) -> tuple[str, ...]:
+    def list_providers(self) -> tuple[str, ...]:
         """Every provider: those that the file names, in its order, then the other built-in ones."""
         return tuple(dict.fromkeys((*self.providers, *PROVIDERS)))
 

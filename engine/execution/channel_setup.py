@@ -80,7 +80,7 @@ class ChannelSetup:
     def find_local_models(self) -> LocalModels:
         """The models of local providers, and the problems of those that list none. Blocks for at most a second."""
         current = self.settings.current
-        providers = {name: provider for name in current.provider_names() if (provider := current.provider(name))}
+        providers = {name: provider for name in current.list_providers() if (provider := current.get_provider(name))}
         return query_local_models(providers)
 
     def assign_model(self, model_id: str) -> None:
@@ -128,7 +128,7 @@ class ChannelSetup:
             raise Refusal("unknown_agent", f"no coding agent {name!r} is installed here", f"found: {names}")
         if agent.missing:
             raise Refusal("adapter_missing", f"{agent.title} lacks its adapter for the protocol", agent.missing)
-        self.settings.current.channel(channel)
+        self.settings.current.get_channel(channel)
         if name not in self.settings.current.acp:
             self.settings.set(f"acp.{name}.command", list(agent.command))
             if agent.hosts:

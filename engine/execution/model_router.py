@@ -174,14 +174,14 @@ class ModelRouter:
 
     def list_providers(self) -> list[ProviderState]:
         """Every provider. Those that the settings name are first."""
-        return [self.read_provider(name) for name in self.settings.current.provider_names()]
+        return [self.read_provider(name) for name in self.settings.current.list_providers()]
 
     def read_provider(self, name: str) -> ProviderState:
         """One provider. Raises `Refusal` `no_model` when there is none of that name."""
         current = self.settings.current
-        settings = current.provider(name)
+        settings = current.get_provider(name)
         if settings is None:
-            names = ", ".join(current.provider_names())
+            names = ", ".join(current.list_providers())
             raise Refusal(
                 "no_model",
                 f"there is no provider {name}",

@@ -276,7 +276,7 @@ def _program_exists(program: Path, confinement: Confinement) -> bool:
 def make_initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
     """The confinement of a session before its folder is opened. It may read the operator's tree, and has folders of its
     own below `scratch`, which are made here. Raises OSError."""
-    workspace_settings = settings.workspace(workspace)
+    workspace_settings = settings.get_workspace(workspace)
     confinement = Confinement(
         folder=Path(workspace),
         scratch=scratch,

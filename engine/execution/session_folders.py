@@ -239,7 +239,8 @@ class SessionFolders:
     ) -> Iterator[SessionFolder]:
         """Make a worktree and prepare it. If the block raises, its changes are stored or it is discarded."""
         folder = None
-        project, settings = Path(live.assignment.workspace), self.settings.current.workspace(live.assignment.workspace)
+        project = Path(live.assignment.workspace)
+        settings = self.settings.current.get_workspace(live.assignment.workspace)
         try:
             continues = get_continued_session(live.assignment)
             onto = self.changes.make_starting_tree_builder(continues) if continues else None

@@ -130,7 +130,7 @@ class Admission:
         if info.runs_commands and not self.sandbox.confines:
             warning = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"
             note = f"{note}; but {warning}" if note else warning
-        workspace = settings.workspace(definite_assignment.workspace)
+        workspace = settings.get_workspace(definite_assignment.workspace)
         described = self.sandbox.describe(network=workspace.network, hosts=(*workspace.hosts, *info.hosts))
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 

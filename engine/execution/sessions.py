@@ -156,7 +156,7 @@ class Sessions:
         session is autonomous or was not approved to run without), `stopped`, `unattended` (nothing starts by itself
         now), `workspace_busy`, `engine_closed`, or as the use of the permit (`permit_used`, `permit_expired`, …).
         """
-        self._settings.current.channel(assignment.channel)
+        self._settings.current.get_channel(assignment.channel)
         self._admission.admit(assignment, mode, without_sandbox=without_sandbox)
         session_id = self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess")
         if self._closing.is_set():
@@ -383,7 +383,7 @@ class Sessions:
         return LiveSession(
             row.assignment,
             Processes(row.id, get_pid_folder(self._home), memory, is_contained=sandbox.has_process_namespaces),
-            limits=Limits.of(settings.channel(row.channel), row.mode),
+            limits=Limits.of(settings.get_channel(row.channel), row.mode),
             stopwatch=Stopwatch(self._clock, on_pause=self._dispatch),
             transcript=self._transcripts.open(row.id),
             sandbox=sandbox,

@@ -140,7 +140,7 @@ class CardStore:
 
     def is_off(self, workspace: str, source: str = "") -> bool:
         """Whether no card is made for this workspace (SPEC 7.4); the operator's own prompts are still accepted."""
-        off = self.settings.current.workspace(workspace).autonomy is WorkspaceAutonomy.OFF
+        off = self.settings.current.get_workspace(workspace).autonomy is WorkspaceAutonomy.OFF
         return off and source != Source.OPERATOR
 
     def change(self, card_id: str, change: Callable[[Transaction, CardRow], object]) -> Card:

@@ -161,7 +161,7 @@ class ModelTwin:
     def model_id(self) -> str:
         """The model in the settings as PROVIDER:MODEL, "" if there is none."""
         settings = self._settings.current
-        return complete_model_id(settings.twin_model_id, settings.provider_names()) if settings.twin_model_id else ""
+        return complete_model_id(settings.twin_model_id, settings.list_providers()) if settings.twin_model_id else ""
 
     def propose(self, context: WorkspaceContext) -> list[Proposal]:
         """The model's proposals for this situation. There are none in phase 0, if the model is off, or if it gave no
@@ -252,7 +252,7 @@ class TwinAccess:
     def _is_provider_of_twin(self, provider: str) -> bool:
         """Whether the Twin model in the settings is this provider's. Without a model it is Together's."""
         settings = self.settings.current
-        return complete_model_id(settings.twin_model_id, settings.provider_names()).startswith(f"{provider}:")
+        return complete_model_id(settings.twin_model_id, settings.list_providers()).startswith(f"{provider}:")
 
 
 @frozen
@@ -268,7 +268,7 @@ class TwinTraining:
         """The plan, from the present settings."""
         settings = self.settings.current
         training = settings.training
-        provider_settings = settings.provider(training.provider)
+        provider_settings = settings.get_provider(training.provider)
         return TrainingPlan(
             training.provider,
             training.base_model,
@@ -282,7 +282,7 @@ class TwinTraining:
     def open_provider(self) -> Provider:
         """Open the provider of trainings. Raises `Refusal`: `unknown_provider`, `no_key`."""
         training = self.settings.current.training
-        provider_settings = self.settings.current.provider(training.provider)
+        provider_settings = self.settings.current.get_provider(training.provider)
         if provider_settings is None:
             raise Refusal(
                 "unknown_provider",

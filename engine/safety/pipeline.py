@@ -267,7 +267,7 @@ class Pipeline:
     ) -> GateFacts:
         """The facts by which the gate judges a trigger. `content` is what the content filter says."""
         settings = self.settings.current
-        workspace = settings.workspace(trigger.assignment.workspace)
+        workspace = settings.get_workspace(trigger.assignment.workspace)
         return GateFacts(
             confidence=trigger.confidence,
             estimate=trigger.estimate,

@@ -178,7 +178,7 @@ class Services:
         is off."""
         settings = self.settings.current
         named = [
-            root for root in self.named_workspaces if settings.workspace(root).autonomy is not WorkspaceAutonomy.OFF
+            root for root in self.named_workspaces if settings.get_workspace(root).autonomy is not WorkspaceAutonomy.OFF
         ]
         return list(dict.fromkeys([*named, *self.configured_workspaces]))
 
@@ -204,7 +204,7 @@ class Services:
         root = str(find_repository_root(Path(folder)))
         if root in self.workspaces:
             return
-        if self.settings.current.workspace(root).autonomy is WorkspaceAutonomy.OFF:
+        if self.settings.current.get_workspace(root).autonomy is WorkspaceAutonomy.OFF:
             on = f"clawpy config set 'workspaces.\"{root}\".autonomy' cards"
             raise Refusal("workspace_off", f"{root} is switched off in the settings, so it gets no cards", on)
         self.named_workspaces = [*self.named_workspaces, root]

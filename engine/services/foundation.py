@@ -95,7 +95,7 @@ def make_chroma_database_name(origin: str) -> str:
 
 def _find_endpoint(services: Services, provider: str) -> Endpoint | None:
     """The address at which a provider makes embeddings, None when it cannot be used."""
-    if services.settings.current.provider(provider) is None:
+    if services.settings.current.get_provider(provider) is None:
         return None
     state = services.model_router.read_provider(provider)
     key = services.keys.get(provider)

@@ -46,7 +46,7 @@ def allow_without_sandbox(engine: Engine, repository: Repository):
     section = f'workspaces."{repository.path}"'
     for key, value in (("autonomy", "act"), ("withoutSandbox", "true")):
         dispatch(engine, "config", {"action": "set", "key": f"{section}.{key}", "value": value})
-    assert engine.settings.current.workspace(str(repository.path)).without_sandbox
+    assert engine.settings.current.get_workspace(str(repository.path)).without_sandbox
 
 
 Start = Callable[[Engine, Card], object]

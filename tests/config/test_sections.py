@@ -20,11 +20,11 @@ def parse_settings(text: str) -> Settings:
 
 def test_the_file_overrides_single_values_of_a_built_in_provider():
     settings = parse_settings('[providers.openai]\nmodel = "gpt-6-luna"\n[providers.ollama]\n')
-    assert settings.provider("openai") == PROVIDERS["openai"].model_copy(update={"model": "gpt-6-luna"})
+    assert settings.get_provider("openai") == PROVIDERS["openai"].model_copy(update={"model": "gpt-6-luna"})
     assert list(settings.providers) == ["openai", "ollama"], "only those that are named"
-    assert settings.provider("anthropic") == PROVIDERS["anthropic"]
-    assert settings.provider("nobody") is None
-    assert settings.provider_names() == ("openai", "ollama", "anthropic", "together")
+    assert settings.get_provider("anthropic") == PROVIDERS["anthropic"]
+    assert settings.get_provider("nobody") is None
+    assert settings.list_providers() == ("openai", "ollama", "anthropic", "together")
 
 
 @pytest.mark.parametrize("text, line, key, words", TABLE["problems"])

@@ -125,7 +125,7 @@ def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: 
     real = str((tmp_path / "disk/shop").resolve())
     for name in ("~/work/shop", str(tmp_path / "work/shop"), f"{real}/"):
         assert (
-            parse_settings(f'[workspaces."{name}"]\nautonomy = "off"\n').workspace(real).autonomy
+            parse_settings(f'[workspaces."{name}"]\nautonomy = "off"\n').get_workspace(real).autonomy
             is WorkspaceAutonomy.OFF
         )
     [found] = find_problems(f'[workspaces."~/work/shop"]\n[workspaces."{real}"]\n')

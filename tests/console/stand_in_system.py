@@ -30,7 +30,7 @@ class StandInSettings(StandInService):
             quiet_hours_start=23,
             quiet_hours_end=8,
             workspaces={BLOG: SimpleNamespace(autonomy="act")},
-            workspace=lambda path: self.current.workspaces.get(path, SimpleNamespace(autonomy="cards")),
+            get_workspace=lambda path: self.current.workspaces.get(path, SimpleNamespace(autonomy="cards")),
         )
 
     def set(self, key: str, value: Any):

@@ -85,7 +85,7 @@ def test_assigning_a_model_replaces_the_agent(build_setup: Build, settings: Sett
 
     setup.assign_model("ollama:qwen3:8b")
 
-    assert settings.current.provider("ollama").model == "qwen3:8b"
+    assert settings.current.get_provider("ollama").model == "qwen3:8b"
     assert settings.current.channels["koji-core"].runner == "auto"
     refused("no_model", lambda: setup.assign_model("qwen3"))
     settings.set("channels.koji-core.runner", "flow")

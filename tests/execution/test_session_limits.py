@@ -20,7 +20,7 @@ from tests.support.checks import wait_until
     [("approved", Limits(45 * 60, 10 * 60, 1_000_000)), ("autonomous", Limits(120, None, 1_000_000, 50_000))],
 )
 def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Limits):
-    assert Limits.of(Settings().channel("koji-core"), mode) == limits
+    assert Limits.of(Settings().get_channel("koji-core"), mode) == limits
 
 
 @pytest.mark.long

@@ -41,7 +41,7 @@ class ModelRunner(AgentRunner):
                 available=False, reason=f"no conversation of {previous} is stored that could be continued"
             )
         try:
-            agent = assignment.agent or self._services.settings.current.channel(assignment.channel).agent
+            agent = assignment.agent or self._services.settings.current.get_channel(assignment.channel).agent
             choice = self._choose_model(agent, assignment, RunKind.REPLY if previous else RunKind.TASK)
         except Refusal as refusal:
             fix = f" ({refusal.fix})" if refusal.fix else ""
