@@ -200,13 +200,12 @@ def find_overriding_variables(environment: Mapping[str, str]) -> dict[KeyPath, s
     return {path: variable for variable, path in SETTING_VARIABLES.items() if variable in environment}
 
 
-def _remove_former_keys(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        section: {name: value for name, value in values.items() if (section, name) not in FORMER_KEYS}
-        if isinstance(values, dict)
-        else values
-        for section, values in data.items()
-    }
+def _remove_former_keys(data: dict[str, Any]) -> dict[str, Any]:
+    """The document without the keys that set nothing any more."""
+    for section, name in FORMER_KEYS:
+        if isinstance(values := data.get(section), dict):
+            values.pop(name, None)
+    return data
 
 
 def _merge_built_ins(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class AgentFiles:
         self._find_problem = find_problem
         self._report = report
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], str] = {}
+        self._known_states: dict[tuple[str, str], str] = {}
         """The digest of each file, or its problem, as it was last written here or noticed."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -208,7 +208,7 @@ class AgentFiles:
             raise Refusal(
                 "unwritable_file", f"{agent}/{name} cannot be written: {reason}", f"see {path}; nothing changed"
             ) from error
-        self._known[agent, name] = _compute_digest(data)
+        self._known_states[agent, name] = _compute_digest(data)
         self._record(agent, name, how)
         return self.read(agent, name)
 
@@ -220,7 +220,7 @@ class AgentFiles:
     def start(self) -> None:
         """Watch the folder in the background. Returns at once. A second call changes nothing."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="clawpy-agent-files", daemon=True)
+            self._thread = threading.Thread(target=self._watch, name="clawpy-agent-files", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
@@ -229,14 +229,14 @@ class AgentFiles:
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT_S)
 
-    def _run(self) -> None:
+    def _watch(self) -> None:
         """Watch the folder until `close`, and report changes."""
         from watchfiles import watch
 
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._lock:
-                self._known = {
+                self._known_states = {
                     (agent, name): self._compute_digest_or_problem(agent, name)
                     for agent in self.list_agents()
                     for name in AGENT_FILES
@@ -253,7 +253,7 @@ class AgentFiles:
             ):
                 places = {Path(path).relative_to(self.folder.resolve()).parts for _, path in changes}
                 # The first time, also notice edits since the files were read and before the folder was watched.
-                self._record_changes(places if self.is_watched.is_set() else places | self._known.keys())
+                self._record_changes(places if self.is_watched.is_set() else places | self._known_states.keys())
                 self.is_watched.set()
         except Exception as error:
             if not self._stop.is_set():  # else the engine closed while a change was recorded
@@ -271,8 +271,8 @@ class AgentFiles:
                 continue
             with self._lock:
                 state = self._compute_digest_or_problem(agent, name) if name else ""
-                is_news = not name or self._known.get((agent, name), "") != state
-                self._known[agent, name] = state
+                is_news = not name or self._known_states.get((agent, name), "") != state
+                self._known_states[agent, name] = state
             if is_news:
                 self._record(sanitise(agent)[:80], name, "on disk")
 

@@ -19,7 +19,7 @@ from engine.text import compile_any, hex_hash, remove_code_and_comments
 # -- sentences
 
 _LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_LEFT_OUT = re.compile(r"^\s{0,3}#{1,6}\s|^\s*\|.*\|\s*$|^\s*>")
+_SKIPPED_LINE = re.compile(r"^\s{0,3}#{1,6}\s|^\s*\|.*\|\s*$|^\s*>")
 """Lines that are left out: a heading, a row of a table, a quote."""
 
 _CODE_INDENT = re.compile(r"^(?: {4,}|\t)\S")
@@ -51,7 +51,7 @@ def _split_paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[i
     for number, line in lines:
         item = _LIST_ITEM.match(line)
         is_code = not block and _CODE_INDENT.match(line) and not item
-        is_left_out = not line.strip() or is_code or _LEFT_OUT.match(line)
+        is_left_out = not line.strip() or is_code or _SKIPPED_LINE.match(line)
         if block and (item or is_left_out):
             yield block
             block = []
@@ -229,7 +229,7 @@ def _find_distinct_words(text: str) -> frozenset[str]:
     return frozenset(word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS and len(word) > 1)
 
 
-def find_corrected(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
+def find_corrected_id(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
     """The id of the candidate (id, text) that a sentence most likely corrects: it shares at least `MIN_OVERLAP` of the
     shorter one's words, and does not say the same. "" for none."""
     words, own_digest = _find_distinct_words(sentence), digest_sentence(sentence)

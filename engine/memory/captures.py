@@ -21,7 +21,7 @@ from engine.memory.capture_rules import (
     Speaker,
     capture_sentences,
     digest_sentence,
-    find_corrected,
+    find_corrected_id,
     has_label,
 )
 from engine.model import Capture, Layer, LayerState, NewMemory, SessionView, TranscriptLine, Trust
@@ -85,7 +85,7 @@ class CaptureRow(Row, table=True):
         """The row as others see it."""
         return value_of(self, Capture, session=self.session_id, tags=tuple(self.tags))
 
-    TEXTS: ClassVar = ("text", "tags")
+    TEXT_COLUMNS: ClassVar = ("text", "tags")
     """The columns that forgetting searches."""
 
     def forget(self, at: datetime) -> None:
@@ -267,7 +267,7 @@ def _find_corrected_id(session: Session, workspace: str, captured: CapturedSente
         SELECT id, text FROM captures
         WHERE workspace = :workspace AND NOT forgotten ORDER BY at DESC, id DESC LIMIT :limit
     """
-    return find_corrected(captured.text, ask(session, query, {"workspace": workspace, "limit": MAX_CORRECTED}))
+    return find_corrected_id(captured.text, ask(session, query, {"workspace": workspace, "limit": MAX_CORRECTED}))
 
 
 def _to_memory(capture: Capture) -> NewMemory:

@@ -17,7 +17,7 @@ from sqlmodel import Field
 from engine.clock import Clock
 from engine.events.learning import FactPromoted, FactRejected
 from engine.frozen import frozen, group_pairs
-from engine.memory.capture_rules import digest_sentence, find_corrected
+from engine.memory.capture_rules import digest_sentence, find_corrected_id
 from engine.memory.captures import Captures
 from engine.memory.para import NewFact, Para, make_group_name
 from engine.model import (
@@ -80,7 +80,7 @@ class DraftRow(Row, table=True):
     fact_id: str = ""
     trust: Trust
 
-    TEXTS: ClassVar = ("fact", "reason")
+    TEXT_COLUMNS: ClassVar = ("fact", "reason")
     """The columns that forgetting searches."""
 
     def forget(self, at: datetime) -> None:
@@ -340,7 +340,7 @@ def _add_superseded(new: NewFact, known_facts: Sequence[ParaFact]) -> NewFact:
     if new.category != "correction":
         return new
     valid = ((fact.id, fact.fact) for fact in known_facts if fact.active and fact.workspace in ("", new.workspace))
-    return replace(new, supersedes=find_corrected(new.fact, valid))
+    return replace(new, supersedes=find_corrected_id(new.fact, valid))
 
 
 def _describe_speaker(capture: Capture) -> str:

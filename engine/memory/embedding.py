@@ -81,9 +81,9 @@ class Embedder(Hashable, Protocol):
     @property
     def name(self) -> str: ...
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        """Embed texts. `keep` says for each text from which character on token vectors are kept. `now`: the texts are
-        questions, which are embedded before texts to remember. Raises `NoEmbedder`."""
+    def embed(self, texts: Sequence[str], *, starts: Sequence[int] = (), is_question: bool = False) -> list[Embedding]:
+        """Embed texts. `starts` says for each text from which character on token vectors are kept. `is_question` says
+        that the texts are questions, which are embedded before texts to remember. Raises `NoEmbedder`."""
 
 
 @frozen
@@ -95,14 +95,19 @@ class LocalEmbedder:
     helper: Helper
 
     def embed(
-        self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, timeout: float = TIMEOUT_S
+        self,
+        texts: Sequence[str],
+        *,
+        starts: Sequence[int] = (),
+        is_question: bool = False,
+        timeout: float = TIMEOUT_S,
     ) -> list[Embedding]:
         requests: list[tuple[Any, ...]] = [("embed_question", text) for text in texts]
-        if keep:
-            requests = [("embed_passage", text, start) for text, start in zip(texts, keep, strict=True)]
+        if starts:
+            requests = [("embed_passage", *passage) for passage in zip(texts, starts, strict=True)]
         try:
             # One request a text: whichever of the helper's threads is free takes the next.
-            answers = [self.helper.submit(*request, bulk=not now) for request in requests]
+            answers = [self.helper.submit(*request, bulk=not is_question) for request in requests]
             return [answer.result(timeout) for answer in answers]
         except (HelperGone, HelperFailed) as error:
             raise NoEmbedder(str(error)) from error
@@ -153,7 +158,7 @@ class MiniLM:
         vector = (mean / length if length else mean).astype("<f4")
         return _Output(vector.tobytes(), hidden[1:-1], encoding)
 
-    def offsets(self, text: str) -> list[tuple[int, int]]:
+    def find_token_offsets(self, text: str) -> list[tuple[int, int]]:
         """Where the tokens of a text of any length begin and end, in characters."""
         with self._loading:
             tokenizer = self._untruncated_tokenizer
@@ -233,7 +238,7 @@ class EndpointEmbedder:
     def name(self) -> str:
         return f"{self.provider}:{self.model}"
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
+    def embed(self, texts: Sequence[str], *, starts: Sequence[int] = (), is_question: bool = False) -> list[Embedding]:
         endpoint = self.endpoint_of(self.provider)
         if endpoint is None:
             raise NoEmbedder(f"the provider {self.provider} cannot be used: clawpy key set {self.provider}")

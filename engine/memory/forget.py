@@ -57,7 +57,7 @@ NOT_ERASED = (
 )
 """What forgetting does not erase, in words."""
 
-_OTHER_STORES = frozenset(
+_TABLES_OF_OTHER_STORES = frozenset(
     {"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "task_nodes", "profile_entries"}
 )
 """Tables that have a store of their own."""
@@ -102,24 +102,24 @@ class Forgetting:
         database: Database,
         stores: Sequence[ErasableStore],
         *,
-        text_of: Callable[[str], str | None],
-        running: Callable[[], Iterable[str]],
+        find_text: Callable[[str], str | None],
+        list_running: Callable[[], Iterable[str]],
         second_pass: Sequence[ErasableStore],
     ) -> None:
-        """`text_of(id)` returns the text of an entry of any layer, `running()` the sessions whose transcripts are being
-        written. The stores of `second_pass` are erased again at the end, because texts of later stores may have been
-        copied into them."""
+        """`find_text(id)` returns the text of an entry of any layer, `list_running()` the sessions whose transcripts
+        are being written. The stores of `second_pass` are erased again at the end, because texts of later stores may
+        have been copied into them."""
         self._second_pass = tuple(second_pass)
         self._database = database
         self._stores = tuple(stores)
-        self._text_of = text_of
-        self._running = running
+        self._find_text = find_text
+        self._list_running = list_running
         self._lock = threading.Lock()
 
     def preview(self, id_or_words: str) -> ForgetPreview:
         """What forgetting an entry, or all that contains these words, would erase. Raises `Refusal` `too_short`, and
         `nothing_found` for an id without a text."""
-        terms = self._search_terms(id_or_words)
+        terms = self._make_terms(id_or_words)
         matches_by_store = {store.name: list(store.find(terms)) for store in self._stores}
         places = [
             ForgetMatch(name, id, plain(text, MAX_EXCERPT_CHARS))
@@ -137,7 +137,7 @@ class Forgetting:
         raise; the next start then finishes it.
         """
         with self._lock:
-            terms = self._search_terms(target) if isinstance(target, str) else SearchTerms(target)
+            terms = self._make_terms(target) if isinstance(target, str) else SearchTerms(target)
             self._refuse_running(terms)
             payload = {"phase": "erase", "wanted": list(terms.texts)}
             return self._finish(self._database.write(lambda tx: begin_intent(tx, INTENT_KIND, "", payload)), terms)
@@ -170,8 +170,8 @@ class Forgetting:
         finish_intent_now(self._database, intent)
         return ForgetReport(tuple(counts), NOT_ERASED)
 
-    def _search_terms(self, id_or_words: str) -> SearchTerms:
-        text = self._text_of(id_or_words.strip())
+    def _make_terms(self, id_or_words: str) -> SearchTerms:
+        text = self._find_text(id_or_words.strip())
         if not (text or "").strip() and _ID.fullmatch(id_or_words.strip()):
             message = f"{id_or_words.strip()} has no text of its own, or was forgotten already"
             raise Refusal("nothing_found", message, "give the words")
@@ -181,7 +181,7 @@ class Forgetting:
 
     def _refuse_running(self, terms: SearchTerms) -> None:
         """Raise `Refusal` `session_running` if the transcript of a running session contains one of the terms."""
-        running = set(self._running())
+        running = set(self._list_running())
         files = [store for store in self._stores if isinstance(store, HomeFiles) and running]
         sessions = {Path(path).name.split(".")[0] for store in files for path, _ in store.find(terms)}
         for session in sorted(sessions & running):
@@ -201,7 +201,7 @@ class ErasableRows:
         self.name = name
         self._database = database
         self._table = table
-        self._key = next(iter(table_of(table).primary_key)).name
+        self._id_column = next(iter(table_of(table).primary_key)).name
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self._database.read() as session:
@@ -210,7 +210,7 @@ class ErasableRows:
     def erase(self, terms: SearchTerms) -> int:
         def empty_rows(tx: Transaction) -> int:
             ids = [*self._find_matching(tx.session, terms)]
-            of_ids = f"WHERE {self._key} IN (SELECT value FROM json_each(:ids))"
+            of_ids = f"WHERE {self._id_column} IN (SELECT value FROM json_each(:ids))"
             rows = load_all(tx.session, self._table, of_ids, {"ids": ids})
             for row in rows:
                 row.forget(tx.now)
@@ -221,7 +221,7 @@ class ErasableRows:
     def _find_matching(self, session: Session, terms: SearchTerms) -> dict[str, str]:
         """The first text that matches of each row that has one, by its id. No objects are made of the other rows, of
         which there may be 100,000."""
-        columns = ", ".join((self._key, *self._table.TEXTS))
+        columns = ", ".join((self._id_column, *self._table.TEXT_COLUMNS))
         rows = ask(session, f"SELECT {columns} FROM {self._table.__tablename__}")
         matches = ((id, next((text for text in texts if json_contains(text, terms)), "")) for id, *texts in rows)
         return {id: text for id, text in matches if text}
@@ -237,11 +237,11 @@ class DatabaseRows:
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         with self.database.read() as session:
-            for item in erasing.find(driver_of(session), terms, _OTHER_STORES):
+            for item in erasing.find(driver_of(session), terms, _TABLES_OF_OTHER_STORES):
                 yield f"{item.table}.{item.column}:{item.rowid}", erasing.decode_text(item.value)
 
     def erase(self, terms: SearchTerms) -> int:
-        return self.database.write(lambda tx: erasing.erase(tx.driver, terms, _OTHER_STORES))
+        return self.database.write(lambda tx: erasing.erase(tx.driver, terms, _TABLES_OF_OTHER_STORES))
 
 
 class HomeFiles:

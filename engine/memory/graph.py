@@ -31,7 +31,7 @@ from engine.frozen import frozen
 from engine.memory import WorkReader
 from engine.memory.captures import ENDING_EVENTS
 from engine.model import (
-    ACYCLIC,
+    ACYCLIC_RELATIONS,
     PROBLEM_FOUND,
     GraphEdge,
     GraphNode,
@@ -81,7 +81,7 @@ MAX_SIMILAR = 5
 SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
 """`(session, k, cosine)`: see `MemorySearch.find_sessions_like`."""
 
-_SELECT_ON_THE_WAY = """
+_SELECT_PATH = """
     WITH RECURSIVE reached(id) AS (
         SELECT :goal WHERE EXISTS (
             SELECT 1 FROM task_edges WHERE source = :start AND relation = :relation AND NOT invalidated
@@ -92,7 +92,6 @@ _SELECT_ON_THE_WAY = """
 """
 """Finds a row if edges of a relation lead from a task to another. It is quick if either is new: it goes backwards, and
 to a new task no edge leads; and it looks first whether one begins at the start."""
-
 
 _SELECT_DOCUMENT = """
     SELECT json_object('version', 1, 'tasks', json_group_array(json_object(
@@ -137,7 +136,7 @@ class TaskNode(Row, table=True):
         """The task of this row."""
         return value_of(self, GraphNode)
 
-    TEXTS: ClassVar = ("title", "description", "why")
+    TEXT_COLUMNS: ClassVar = ("title", "description", "why")
     """The columns that forgetting searches."""
 
     def forget(self, at: datetime) -> None:
@@ -168,8 +167,8 @@ class TaskGraph:
 
     def describe_layer(self) -> LayerState:
         """The state of layer F (SPEC 9.5)."""
+        newest_of_all = "SELECT timestamp FROM task_nodes ORDER BY rowid DESC LIMIT 1"
         with self.database.read() as session:
-            newest_of_all = "SELECT timestamp FROM task_nodes ORDER BY rowid DESC LIMIT 1"
             [(number, newest)] = ask(session, f"SELECT count(*), ({newest_of_all}) FROM task_nodes")
         return LayerState(Layer.GRAPH, number, newest and datetime.fromisoformat(newest), "ready")
 
@@ -233,25 +232,25 @@ class TaskGraph:
         row = TaskNode(**shallow_dict(node) | {"title": title, "description": description})
         self.database.write(lambda tx: tx.session.merge(row))
 
-    def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
+    def add_edge(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
         """Add an edge; False if it exists already. Raises `Refusal`: `unknown_task`, `cycle`."""
 
-        def add_edge(tx: Transaction) -> bool:
+        def insert(tx: Transaction) -> bool:
             _require_task(tx.session, source)
             _require_task(tx.session, target)
             known = tx.session.get(TaskEdge, (source, relation, target))
             if known is not None and not known.invalidated:
                 return False
             values = {"start": target, "relation": relation.value, "goal": source}
-            if source == target or (relation in ACYCLIC and ask(tx.session, _SELECT_ON_THE_WAY, values)):
+            if source == target or (relation in ACYCLIC_RELATIONS and ask(tx.session, _SELECT_PATH, values)):
                 message = f"{target} leads to {source} by `{relation}` already"
                 raise Refusal("cycle", message, "reverse the arrow, or leave it out")
             _put_edge(tx, GraphEdge(source, relation, target, round(weight, 4)))
             return True
 
-        return self.database.write(add_edge)
+        return self.database.write(insert)
 
-    def cut(self, edge: GraphEdge) -> None:
+    def invalidate_edge(self, edge: GraphEdge) -> None:
         """Mark an edge as no longer valid."""
         self.database.write(lambda tx: _put_edge(tx, replace(edge, invalidated=True)))
 
@@ -308,7 +307,7 @@ class GraphProducer:
             if entry.kind in ENDING_EVENTS or entry.kind == "SessionStarted":
                 self._put_session(entry.session_id)
             elif entry.kind == "WorkOverlapped":
-                self._relate(entry.payload["session_id"], Relation.RELATED_TO, entry.payload["other_session_id"])
+                self._add_edge(entry.payload["session_id"], Relation.RELATED_TO, entry.payload["other_session_id"])
             else:
                 self._put_task(self.work.task(entry.subject))
         except Refusal as refusal:
@@ -327,7 +326,7 @@ class GraphProducer:
         for other_id in [session for session in similar if session != entry.subject][:MAX_SIMILAR]:
             other_node = self.graph.get(other_id)
             if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
-                self.graph.relate(entry.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
+                self.graph.add_edge(entry.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
 
     def _put_session(self, session_id: str) -> None:
         """Put a session into the graph, with an edge to the session that it continues or retries."""
@@ -351,7 +350,7 @@ class GraphProducer:
         if not continued_id and previous is not None and previous.task_id != view.id and previous.success is not True:
             continued_id = previous.task_id  # the same again: a retry
         if continued_id:
-            self._relate(view.id, Relation.DERIVED_FROM, continued_id)
+            self._add_edge(view.id, Relation.DERIVED_FROM, continued_id)
 
     def _put_task(self, task: Task) -> None:
         """Put a task of the board into the graph, with what blocks it and what it blocks."""
@@ -370,7 +369,7 @@ class GraphProducer:
                 )
             )
             if task.session_id:
-                self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
+                self._add_edge(task.session_id, Relation.DERIVED_FROM, task.id)
         for prerequisite_id in task.needs:
             self._update_block(self.work.task(prerequisite_id), task)
         for waiting in self.work.dependent_tasks(task.id):
@@ -380,15 +379,16 @@ class GraphProducer:
         """If a session that worked on the task `needed` has failed, it blocks the task `waiting` until `needed` is
         done."""
         if needed.state == TaskState.DONE:
-            for edge in self._read_edges(waiting.id):
-                if (
-                    edge.relation is Relation.BLOCKS
-                    and not edge.invalidated
-                    and self._has_worked_on(edge.source, needed)
-                ):
-                    self.graph.cut(edge)
+            self._end_blocks(needed, waiting)
         elif needed.session_id and SUCCESS_BY_OUTCOME.get(self.work.session(needed.session_id).outcome) is False:
-            self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
+            self._add_edge(needed.session_id, Relation.BLOCKS, waiting.id)
+
+    def _end_blocks(self, needed: Task, waiting: Task) -> None:
+        """Invalidate the edges by which sessions that worked on `needed` block `waiting`."""
+        for edge in self._read_edges(waiting.id):
+            is_block = edge.relation is Relation.BLOCKS and not edge.invalidated
+            if is_block and self._has_worked_on(edge.source, needed):
+                self.graph.invalidate_edge(edge)
 
     def _has_worked_on(self, session_id: str, task: Task) -> bool:
         return session_id == task.session_id or any(
@@ -399,9 +399,9 @@ class GraphProducer:
     def _read_edges(self, task_id: str) -> Sequence[GraphEdge]:
         return self.graph.get_neighbourhood(task_id).edges if self.graph.get(task_id) is not None else ()
 
-    def _relate(self, source: str, relation: Relation, target: str) -> None:
+    def _add_edge(self, source: str, relation: Relation, target: str) -> None:
         try:
-            self.graph.relate(source, relation, target)
+            self.graph.add_edge(source, relation, target)
         except Refusal as refusal:
             if refusal.code not in ("unknown_task", "cycle"):
                 raise

@@ -30,7 +30,7 @@ BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
 BULK_NICE = 10
 """By how much the priority of these threads is lowered."""
 
-MODEL_METHODS = frozenset({"embed_question", "embed_passage", "offsets"})
+MODEL_METHODS = frozenset({"embed_question", "embed_passage", "find_token_offsets"})
 """Methods of the model. All others are methods of the index."""
 
 COLLECTIONS = {Layer.VECTORS.value: "clawpy_memory", Layer.CONTEXT.value: "clawpy_agent_memory"}

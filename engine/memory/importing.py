@@ -36,10 +36,10 @@ IMPORTED_TAG = "imported"
 TURNS_PER_BATCH = 200
 """Turns that are remembered at once."""
 
-MAX_PAIRED = 20_000
+MAX_PAIRED_TURNS = 20_000
 """Number of the newest turns that are searched for replies to agents."""
 
-MAX_REPORTED = 3
+MAX_REPORTED_PROBLEMS = 3
 """Number of problems of an import that are reported in words; the others are counted."""
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -54,7 +54,7 @@ _TIME_FORMATS = (
 )  # fmt: skip
 """Forms in which chats are exported, besides ISO 8601."""
 
-_SECONDS = re.compile(r"(?:\d{9,10}|\d{13})(?:\.\d+)?")
+_UNIX_TIME = re.compile(r"(?:\d{9,10}|\d{13})(?:\.\d+)?")
 """Matches a number of seconds or milliseconds since 1970."""
 
 _OTHER_NUMBER = re.compile(r"(?!\d{8}$)[\d.]+")
@@ -82,20 +82,20 @@ class Importer:
         remember: Remember,
         folders: Callable[[], Sequence[str]],
         *,
-        workspace_of: Callable[[str], str],
-        is_ours: Callable[[str], bool],
+        find_workspace: Callable[[str], str],
+        is_own_folder: Callable[[str], bool],
         secrets: Callable[[], Iterable[str]],
         report: Callable[[str, str], None],
     ) -> None:
-        """`workspace_of(folder)` returns the workspace of a folder. `is_ours(folder)`: a session of this engine
+        """`find_workspace(folder)` returns the workspace of a folder. `is_own_folder(folder)`: a session of this engine
         worked there, and has a transcript of its own. `report(where, words)` is called if something cannot be read."""
         self._report = report
         self._last_problems: list[str] = []
         self._database = database
         self._remember = remember
         self._folders = folders
-        self._workspace_of = workspace_of
-        self._is_ours = is_ours
+        self._find_workspace = find_workspace
+        self._is_own_folder = is_own_folder
         self._secrets = secrets
 
     def run(self) -> int:
@@ -112,8 +112,10 @@ class Importer:
                 except (OSError, Refusal) as error:
                     problems.append(f"{path}: {error}")
         if problems and problems != self._last_problems:
-            more = [f"and {len(problems) - MAX_REPORTED} more"] if len(problems) > MAX_REPORTED else []
-            self._report("transcripts", sanitise("; ".join([*problems[:MAX_REPORTED], *more])))
+            reported = problems[:MAX_REPORTED_PROBLEMS]
+            if len(problems) > MAX_REPORTED_PROBLEMS:
+                reported.append(f"and {len(problems) - MAX_REPORTED_PROBLEMS} more")
+            self._report("transcripts", sanitise("; ".join(reported)))
         self._last_problems = problems
         return turns
 
@@ -137,7 +139,7 @@ class Importer:
 
     def _read_memories(self, path: Path, position: _Position, problems: list[str]) -> Iterator[NewMemory]:
         """The turns of a file from `position` on, which is updated with each line."""
-        secrets, workspace_of = tuple(self._secrets()), cache(self._workspace_of)
+        secrets, find_workspace = tuple(self._secrets()), cache(self._find_workspace)
         with path.open("rb") as file:
             file.seek(position.offset)
             for raw in file:
@@ -151,23 +153,23 @@ class Importer:
                 except ValueError as error:
                     problems.append(f"{path.name} line {position.line}: {error}")
                     continue
-                if line.get("type") in _METADATA:  # of Codex, whose turns name no folder
+                if line.get("type") in _METADATA_TYPES:  # of Codex, whose turns name no folder
                     position.folder = find_folder(line) or position.folder
                 if turn is None:
                     continue
                 folder = turn.folder or position.folder
-                if not (folder and self._is_ours(folder)):
-                    workspace = workspace_of(folder) if folder else ""
+                if not (folder and self._is_own_folder(folder)):
+                    workspace = find_workspace(folder) if folder else ""
                     yield _to_memory(turn, workspace, f"{path}:{position.line}", secrets)
 
 
 def load_reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
     """Pairs of what an agent said in an imported conversation and the operator's reply, oldest first, among the newest
-    `MAX_PAIRED` turns."""
+    `MAX_PAIRED_TURNS` turns."""
     condition = "WHERE instr(tags, ?) AND NOT forgotten ORDER BY seq DESC LIMIT ?"
     replies: dict[str, str] = {}
     pairs = []
-    for turn in reversed(memories.load(condition, (f'"{IMPORTED_TAG}"', MAX_PAIRED))):
+    for turn in reversed(memories.load(condition, (f'"{IMPORTED_TAG}"', MAX_PAIRED_TURNS))):
         reply = replies.pop(turn.session, "")
         if turn.speaker == "assistant":
             replies[turn.session] = turn.text
@@ -259,14 +261,14 @@ def _find_message(line: dict[str, Any]) -> tuple[str, object] | None:
     return None
 
 
-_METADATA = ("session_meta", "turn_context")
+_METADATA_TYPES = ("session_meta", "turn_context")
 """The types of lines that Codex writes before turns, with the working folder of the next ones."""
 
 
 def find_folder(line: dict[str, Any]) -> str:
     """The working folder that a line names, "" for none: each line of Claude Code, the first of Codex."""
     payload = line.get("payload")
-    fields = payload if line.get("type") in _METADATA and isinstance(payload, dict) else line
+    fields = payload if line.get("type") in _METADATA_TYPES and isinstance(payload, dict) else line
     folder = fields.get("cwd")
     return folder if isinstance(folder, str) else ""
 
@@ -290,7 +292,7 @@ def _parse_timestamp(stamp: object) -> datetime | None:
         return None
     text = str(stamp).strip()
     with suppress(ValueError, OverflowError, OSError):
-        if _SECONDS.fullmatch(text):
+        if _UNIX_TIME.fullmatch(text):
             seconds = float(text)
             return datetime.fromtimestamp(seconds / 1000 if seconds > MIN_MILLISECONDS else seconds, UTC)
         if _OTHER_NUMBER.fullmatch(text):
@@ -317,7 +319,7 @@ class LineProblem(NamedTuple):
     kept: bool = False
 
 
-def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[LineProblem]]:
+def read_json_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[LineProblem]]:
     """The memories in the lines of a file, and their problems. `first` is the number of the first line, `source` the
     name of the file. Empty lines are no problem."""
     items, problems = [], []

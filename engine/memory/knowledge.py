@@ -22,7 +22,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
 from engine.memory.para import Para
 from engine.memory.summaries import SessionSummariser
-from engine.model import Asks, LayerState, Refusal, SessionView, Waiting
+from engine.model import LayerState, ModelAsker, Refusal, SessionView, Waiting
 from engine.storage.database import Transaction
 from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 
@@ -44,7 +44,7 @@ class Knowledge:
         *,
         work: WorkReader,
         files: AgentFiles,
-        model: Asks,
+        model: ModelAsker,
         other_texts: OtherTexts,
         report: Callable[[str, str], None],
     ) -> None:
@@ -97,8 +97,8 @@ class Knowledge:
         return Forgetting(
             database,
             stores,
-            text_of=self._find_text,
-            running=lambda: [session.id for session in work.running_sessions()],
+            find_text=self._find_text,
+            list_running=lambda: [session.id for session in work.running_sessions()],
             second_pass=others,
         )
 

@@ -87,7 +87,7 @@ class LedgerSource:
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best events, best first."""
-        terms = key_terms(query.text)
+        terms = find_key_terms(query.text)
         matches = []
         for entry in self.ledger.read_newest(MAX_COMPARED, kinds=tuple(EVENT_TEXTS)):
             text = describe_event(entry)
@@ -133,7 +133,7 @@ class GraphSource:
     def _find_similar(self, query: RecallQuery, now: datetime) -> Iterator[RecallMatch]:
         """The tasks whose summaries are near to the question, and the newest tasks that share its words."""
         nearest = self.nearest_sessions(query.text, NEAREST_FACTOR * query.k)
-        terms, titles = key_terms(query.text), self.graph.read_newest_titles(MAX_COMPARED)
+        terms, titles = find_key_terms(query.text), self.graph.read_newest_titles(MAX_COMPARED)
         shares = {id: compute_share_of_terms(terms, title) for id, title in titles.items() if id not in nearest}
         found = {id: ("semantic", similarity) for id, similarity in nearest.items()}
         found |= {id: ("words", share) for id, share in shares.items() if share >= MIN_SHARE}
@@ -172,7 +172,7 @@ class FactSource:
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best facts, best first. Each counts as accessed. The warning names the files that cannot be read."""
-        terms = key_terms(query.text)
+        terms = find_key_terms(query.text)
         matches = []
         para = self.para.read(active=True, workspace=query.workspace)
         for fact in para.facts:
@@ -216,7 +216,7 @@ def describe_task(node: GraphNode) -> str:
     )
 
 
-def key_terms(text: str) -> frozenset[str]:
+def find_key_terms(text: str) -> frozenset[str]:
     """The stems of the words of a text without stop words. If it has only stop words, the stems of all."""
     words = frozenset(find_stems(text))
     return words - _STOP_STEMS or words

@@ -26,7 +26,7 @@ from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
 from engine.memory.drafts import MAX_FACTS, DayRecord, Drafts, FailingTests
 from engine.memory.para import GROUP_NAME, MAX_FACT_CHARS, Para
-from engine.model import Asks, Bucket, CheckResult, ModelQuestion, NoAnswer, Refusal, Trust
+from engine.model import Bucket, CheckResult, ModelAsker, ModelQuestion, NoAnswer, Refusal, Trust
 from engine.redaction import redact
 from engine.storage import Row, state
 from engine.storage.database import Transaction
@@ -44,7 +44,7 @@ MAX_DAYS = 7
 """Maximum number of missed days that are made up for: the newest."""
 
 COST_CAP_MICROUSD = 120_000
-"""Maximum cost of evaluating a day in micro-dollars: 12 cents."""
+"""Maximum cost of evaluating a day: 12 cents."""
 
 MAX_ATTEMPTS = 3
 """Maximum number of evaluations of one day: another one follows an answer that cannot be used."""
@@ -65,7 +65,7 @@ DONE = "done"
 NOTHING_KEPT = "the model found nothing to keep"
 """What the operator is told about a night in which the model's answer has no facts."""
 
-HAS_SECRET = "it contains what looks like a secret"
+SECRET_FAULT = "it contains what looks like a secret"
 """The fault of a proposed fact with a secret."""
 
 MEMORY_FILE = "memory.md"
@@ -141,7 +141,7 @@ class Nightly:
     drafts: Drafts
     para: Para
     files: AgentFiles
-    model: Asks
+    model: ModelAsker
     """Evaluates days, if the operator named a model."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -323,7 +323,7 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
         if f"[{fact.source}]" not in synthesis:
             faults.append(f"facts.{number}: source {fact.source[:60]!r} is not in the day")
         if redact(fact.fact) != fact.fact:
-            faults.append(f"facts.{number}: {HAS_SECRET}")
+            faults.append(f"facts.{number}: {SECRET_FAULT}")
     return facts, tuple(faults)
 
 

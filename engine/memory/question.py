@@ -159,11 +159,7 @@ class ParsedQuestion:
 def parse_question(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> ParsedQuestion:
     """Read a question that is asked of what `speakers` said."""
     lower_speakers = {speaker.casefold() for speaker in speakers if speaker}
-    names = {
-        speaker: _split_names(speaker)
-        for speaker in lower_speakers
-        if speaker not in USER_ROLES and speaker not in ASSISTANT_ROLES
-    }
+    names = {speaker: _split_names(speaker) for speaker in lower_speakers - USER_ROLES - ASSISTANT_ROLES}
     topic = _find_topic(text)
     lower = topic.casefold()
     all_words = list(dict.fromkeys(WORD_PATTERN.findall(lower)))

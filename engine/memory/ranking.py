@@ -19,8 +19,8 @@ import numpy
 
 from engine.frozen import frozen
 from engine.memory.question import MONTHS, USER_ROLES, WORD_PATTERN, ParsedQuestion, make_stem
-from engine.memory.store import MAX_FOUND, MemoryRow
-from engine.memory.vector_math import Near, Vector
+from engine.memory.store import MAX_CANDIDATES, MemoryRow
+from engine.memory.vector_math import NearChunk, Vector
 from engine.model import ScorePart
 
 WORDS_SHARE = 0.4
@@ -170,7 +170,7 @@ def select_candidates(
     rows: Sequence[MemoryRow],
     previous: Mapping[int, int],
     word_scores: Mapping[int, float],
-    near: Sequence[Near],
+    near: Sequence[NearChunk],
     now: datetime,
 ) -> Shortlist:
     """Choose the candidates that are compared closely, by both searches, neighbours, speakers and dates.
@@ -209,7 +209,7 @@ class _FoundScores:
     similarities: Vector
     """The similarity of their nearest chunks; 0 for a memory without vectors."""
     total: Vector
-    """The weighted sum of both, in [0, 1]. Similarities are scaled for it, see `MAX_FOUND`."""
+    """The weighted sum of both, in [0, 1]. Similarities are scaled for it, see `MAX_CANDIDATES`."""
 
 
 def _add_searches(
@@ -219,7 +219,7 @@ def _add_searches(
     words = _scale(_make_vector([word_scores.get(seq, 0.0) for seq in seqs]), 0.0)
     meaning = _make_vector([similarities.get(seq, 0.0) for seq in seqs])
     has_meaning = numpy.array([seq in similarities for seq in seqs], bool)
-    best_meanings = numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND]
+    best_meanings = numpy.sort(meaning[has_meaning])[::-1][:MAX_CANDIDATES]
     floor = float(best_meanings[-1]) if len(best_meanings) else 0.0
     scaled_meaning = numpy.where(has_meaning, _scale(meaning, floor), 0.0)
     total = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)

@@ -25,7 +25,7 @@ from engine.memory import VECTOR_LAYERS, LayerResult
 from engine.memory.embedding import Embedding
 from engine.memory.graph import SEMANTIC_WEIGHT, compute_recency
 from engine.memory.question import STOP_WORDS, parse_question
-from engine.memory.store import IN_ARRAY, MAX_FOUND, MemoryRow, MemoryStore, make_json_array, quote_words
+from engine.memory.store import IN_ARRAY, MAX_CANDIDATES, MemoryRow, MemoryStore, make_json_array, quote_words
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
 from engine.storage import driver_of
@@ -33,14 +33,14 @@ from engine.storage.database import Database
 
 if TYPE_CHECKING:
     from engine.memory.ranking import Candidates, RankedCandidate, Shortlist
-    from engine.memory.vector_math import Near, Vector
+    from engine.memory.vector_math import NearChunk, Vector
 
 SUMMARY_REF_PREFIX = "summary:"
 """Prefix of the `ref` of a session's summary; the session's id follows."""
 
 MAX_SCOPED = 1_000
-"""Candidates of each search if a query is limited to a workspace, an agent or a layer. They are more than `MAX_FOUND`,
-because the vector search knows no such limits, and many of its candidates are left out afterwards."""
+"""Candidates of each search if a query is limited to a workspace, an agent or a layer. They are more than
+`MAX_CANDIDATES`, because the vector search knows no such limits, and many candidates are left out afterwards."""
 
 CHUNKS_PER_MEMORY = 3
 """Chunks that are read of each memory that is compared closely: those nearest to the question."""
@@ -135,7 +135,7 @@ class MemorySearch:
         with open_reader(self.database, query) as reader:
             question = parse_question(query.text, reader.read_speakers(), now=now)
             pending = run_in_thread("clawpy-question", lambda: self.vectors.embed(question.topic))
-            limit = MAX_SCOPED if reader.is_scoped else MAX_FOUND
+            limit = MAX_SCOPED if reader.is_scoped else MAX_CANDIDATES
             word_scores = reader.find_by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, reader.layers)
         from engine.memory.ranking import choose_pool, select_candidates  # not while the question waits to be embedded
@@ -195,9 +195,9 @@ class MemorySearch:
             return _VectorHits(embedding, {}, str(error))
 
 
-def _group_nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int, list[Near]]:
+def _group_nearest_chunks(near: Iterable[NearChunk], seqs: Sequence[int]) -> dict[int, list[NearChunk]]:
     """The nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`; `near` is nearest first."""
-    chunks: dict[int, list[Near]] = {seq: [] for seq in seqs}
+    chunks: dict[int, list[NearChunk]] = {seq: [] for seq in seqs}
     for chunk in near:
         seq = chunk[2]
         if seq in chunks and len(chunks[seq]) < CHUNKS_PER_MEMORY:
@@ -209,7 +209,7 @@ def _add_passages(
     shortlist: Shortlist,
     passages: Sequence[Passage],
     embedding: Embedding | None,
-    nearest: Mapping[int, Sequence[Near]],
+    nearest: Mapping[int, Sequence[NearChunk]],
 ) -> tuple[Candidates, list[Passage]]:
     """The candidates of a shortlist with all features, and the passage of each that fits the question best. `nearest`
     has the nearest chunks of each."""
@@ -238,7 +238,7 @@ class _ScoredPassage(NamedTuple):
     passage: Passage
 
 
-def _compute_mean_similarity(chunks: Sequence[Near]) -> float:
+def _compute_mean_similarity(chunks: Sequence[NearChunk]) -> float:
     """The mean similarity of chunks to the question, 0 without any."""
     return sum(similarity for similarity, _, _ in chunks) / len(chunks) if chunks else 0.0
 
@@ -395,7 +395,7 @@ class SearchReader:
         query = f"SELECT {columns} FROM memories m WHERE m.seq IN {IN_ARRAY} AND {self._scope}"
         return self._execute(query, (*make_json_array(seqs), *self._values)).fetchall()
 
-    def read_passages(self, nearest: Mapping[int, Sequence[Near]]) -> list[Passage]:
+    def read_passages(self, nearest: Mapping[int, Sequence[NearChunk]]) -> list[Passage]:
         """The nearest chunks of each memory, and the beginning of each memory that has none."""
         chunks = [chunk for near in nearest.values() for _, chunk, _ in near]
         passages = list(map(Passage._make, self._execute(_SELECT_PASSAGES, make_json_array(chunks))))

@@ -25,7 +25,7 @@ from engine.storage import as_stored, driver_of, shallow_dict
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 
-MAX_FOUND = 300
+MAX_CANDIDATES = 300
 """Candidates of each search. Similarities are scaled so that the last candidate has 0."""
 
 MAX_MEMORY_BYTES = 1024 * 1024
@@ -34,10 +34,10 @@ MAX_MEMORY_BYTES = 1024 * 1024
 MAX_NAME_CHARS = 1_000
 """Maximum number of characters of a speaker, a session, a source and the like."""
 
-_UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
+_REPLACED_CHARACTERS = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
 """NUL ends a text for half of SQLite's functions, and half a character cannot be written as UTF-8."""
 
-MONTH_AGE = timedelta(days=30)
+MONTH_RETENTION = timedelta(days=30)
 """The time for which memories of the tier "month" are kept."""
 
 SESSION_GRACE = timedelta(days=1)
@@ -97,7 +97,7 @@ def make_memory_id(new: NewMemory) -> str:
 def check_memory(new: NewMemory) -> NewMemory:
     """`new` as it can be stored. Everything that looks like a secret is removed (SPEC 11.1), because memories go into
     prompts, to embedders, and to other machines. Raises `Refusal` as `MemoryStore.remember`."""
-    text = redact(new.text.translate(_UNWRITABLE))
+    text = redact(new.text.translate(_REPLACED_CHARACTERS))
     if not text.strip():
         raise Refusal("empty_memory", "the memory has no text", "write what to remember")
     if (size := len(text.encode())) > MAX_MEMORY_BYTES:
@@ -110,11 +110,11 @@ def check_memory(new: NewMemory) -> NewMemory:
         raise Refusal("bad_memory", f"the time {new.at.isoformat()} has no zone", "give it one, for example +00:00")
     names = {}
     for field in ("kind", "speaker", "session", "agent", "workspace", "source", "ref"):
-        name = getattr(new, field).translate(_UNWRITABLE)
+        name = getattr(new, field).translate(_REPLACED_CHARACTERS)
         if len(name) > MAX_NAME_CHARS:
             raise Refusal("bad_memory", f"the {field} has {len(name):,} characters", f"at most {MAX_NAME_CHARS:,}")
         names[field] = name
-    tags = tuple(tag.translate(_UNWRITABLE)[:MAX_NAME_CHARS] for tag in new.tags)
+    tags = tuple(tag.translate(_REPLACED_CHARACTERS)[:MAX_NAME_CHARS] for tag in new.tags)
     return replace(new, text=text, tags=tags, **names)
 
 
@@ -179,7 +179,7 @@ class MemoryStore:
 
         self.database.write(mark)
 
-    def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
+    def empty_memories(self, tx: Transaction, ids: Iterable[str]) -> None:
         """Forget memories: texts, chunks and vectors are deleted, empty stubs stay (SPEC 4.10)."""
         id_array = make_json_array(ids)
         tx.driver.execute(_EMPTY, id_array)
@@ -196,7 +196,7 @@ class MemoryStore:
         """Forget the memories that contain one of the terms; returns how many."""
         ids = [id for id, _ in self.find(terms)]
         for start in range(0, len(ids), ERASE_BATCH):
-            self.database.write(partial(self.empty, ids=ids[start : start + ERASE_BATCH]))
+            self.database.write(partial(self.empty_memories, ids=ids[start : start + ERASE_BATCH]))
         return len(ids)
 
     def expire(self, tx: Transaction, *, running: frozenset[str]) -> int:
@@ -204,7 +204,7 @@ class MemoryStore:
         after 30 days, those kept for a session one day after they were made, unless the session is still in `running`.
         Returns how many."""
         values = {
-            "month": as_stored(tx.now - MONTH_AGE),
+            "month": as_stored(tx.now - MONTH_RETENTION),
             "session": as_stored(tx.now - SESSION_GRACE),
             "running": json.dumps(sorted(running)),
             "limit": EXPIRE_BATCH,

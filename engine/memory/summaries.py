@@ -24,9 +24,9 @@ from engine.memory.captures import Captures
 from engine.memory.search import SUMMARY_REF_PREFIX
 from engine.memory.store import MemoryStore, check_memory, make_memory_id
 from engine.model import (
-    Asks,
     Layer,
     Memory,
+    ModelAsker,
     ModelQuestion,
     NewMemory,
     NoAnswer,
@@ -144,7 +144,7 @@ class SessionSummariser:
         store: MemoryStore,
         remember: Remember,
         *,
-        model: Asks,
+        model: ModelAsker,
         clock: Clock,
         report: Callable[[str, str], None],
     ) -> None:
@@ -323,7 +323,7 @@ class SummarySharing(Exchange):
         if valid:
             self._remember(valid)
         if forgotten := [row.key for row in rows if not row.document]:
-            self._database.write(lambda tx: self._memories.empty(tx, forgotten))
+            self._database.write(lambda tx: self._memories.empty_memories(tx, forgotten))
 
     def _make_valid_memory(self, row: SharedRow, workspace: str) -> NewMemory | None:
         """A summary of another machine as it is remembered here. None if it comes from this home, or if its id does not

@@ -21,7 +21,7 @@ from engine.model import Layer
 Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
 Matrix = Vector
 
-Near = tuple[float, int, int]
+NearChunk = tuple[float, int, int]
 """The similarity of a chunk to the question, its id, and the `seq` of its memory. A plain tuple, because a recall makes
 thousands of them."""
 
@@ -36,7 +36,7 @@ PROJECTION_FILE = Path(__file__).with_name("token_projection.npy")
 the projected mean, then 384 rows of directions."""
 
 
-def compare_chunks(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[Near]:
+def compare_chunks(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[NearChunk]:
     """The similarity of chunks, which are given as (id, `seq` of the memory, vector)."""
     chunks = [chunk for chunk in chunks if len(chunk[2]) == query.nbytes]  # not those of a former embedder
     if not chunks:
@@ -67,7 +67,7 @@ class VectorMatrix:
     there when it began."""
 
     def __init__(self) -> None:
-        self.last = 0
+        self.last_chunk = 0
         """The id of the last chunk."""
         self._matrix: Matrix = numpy.empty((0, 1), "<f4")  # with room for rows to come
         self._chunks: list[int] = []
@@ -89,9 +89,9 @@ class VectorMatrix:
             self._is_summary.append(layer is Layer.CONTEXT)
             self._chunks.append(chunk)
             self._rows_of.setdefault(seq, []).append(row)
-        self.last = self._chunks[-1]
+        self.last_chunk = self._chunks[-1]
 
-    def find_near(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
+    def find_near(self, query: Matrix, seqs: Iterable[int]) -> list[NearChunk]:
         """All chunks of these memories, in no order."""
         rows = [row for seq in seqs for row in self._rows_of.get(seq, ())]
         near = compute_products(self._matrix[rows], query).tolist() if rows else []

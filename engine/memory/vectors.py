@@ -25,7 +25,7 @@ from engine.model import Layer, Memory, Refusal
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
-    from engine.memory.vector_math import Near, Vector, VectorMatrix
+    from engine.memory.vector_math import NearChunk, Vector, VectorMatrix
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class Vectoriser:
         chunks = self._read_next_chunks(model)
         if chunks:
             texts = [chunk.head + chunk.text for chunk in chunks]
-            embeddings = embedder.embed(texts, keep=[len(chunk.head) for chunk in chunks])
+            embeddings = embedder.embed(texts, starts=[len(chunk.head) for chunk in chunks])
             passages = group_pairs(
                 (
                     chunk.memory.seq,
@@ -194,7 +194,7 @@ class Vectoriser:
         about, because no token is shorter than a character."""
         if len(text) <= MAX_CHUNK_TOKENS:
             return []
-        offsets: list[tuple[int, int]] = self._helper.call("offsets", text, timeout=OFFSETS_TIMEOUT_S)
+        offsets: list[tuple[int, int]] = self._helper.call("find_token_offsets", text, timeout=OFFSETS_TIMEOUT_S)
         return offsets
 
 
@@ -273,7 +273,7 @@ class Vectors:
         near = compare_chunks(query, self._store.read_chunks(chunks))
         return select_first_hits(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
-    def find_near(self, query: Vector, seqs: Sequence[int]) -> list[Near]:
+    def find_near(self, query: Vector, seqs: Sequence[int]) -> list[NearChunk]:
         """All chunks of these memories, nearest first. Memories without vectors are left out."""
         from engine.memory.vector_math import compare_chunks
 
@@ -298,11 +298,11 @@ class Vectors:
                 if self._store.has_more_chunks_than(MAX_EXACT_CHUNKS):
                     self._exact = None
                 else:
-                    while page := self._store.read_vector_page(model, self._exact.last, VECTORS_PER_PAGE):
+                    while page := self._store.read_vector_page(model, self._exact.last_chunk, VECTORS_PER_PAGE):
                         self._exact.add(page)
                 self._exact_state = model, commits
             return self._exact
 
 
 def _embed_question(embedder: Embedder, text: str) -> Embedding:
-    return embedder.embed([text], now=True)[0]
+    return embedder.embed([text], is_question=True)[0]

@@ -258,7 +258,7 @@ class Relation(StrEnum):
     SIMILAR_TO = "similar_to"  # linked by itself at cosine >= 0.8
 
 
-ACYCLIC = frozenset({Relation.BLOCKS, Relation.DERIVED_FROM})
+ACYCLIC_RELATIONS = frozenset({Relation.BLOCKS, Relation.DERIVED_FROM})
 """Relations whose edges never form a circle."""
 
 

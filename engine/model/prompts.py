@@ -5,7 +5,7 @@ words and the engine's own measurements guide agents by themselves. All other te
 source, and guides only after the operator approved it.
 
 `ModelCall` is the record of what was sent and answered. A `ModelQuestion` is one call without a conversation; whoever
-has one gets an object that `Asks`.
+has one gets a `ModelAsker`.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class NoAnswer(Exception):
         self.cost = cost
 
 
-class Asks(Protocol):
+class ModelAsker(Protocol):
     """Asks the model that is configured for such questions."""
 
     def ask(self, question: ModelQuestion, /) -> ModelAnswer | None:

@@ -78,16 +78,16 @@ class Threads:
         folders: Callable[[], Sequence[str]],
         clock: Clock,
         *,
-        workspace_of: Callable[[str], str] = lambda folder: folder,
-        is_ours: Callable[[str], bool],
+        find_workspace: Callable[[str], str] = lambda folder: folder,
+        is_own_folder: Callable[[str], bool],
         secrets: Callable[[], Iterable[str]],
     ) -> None:
-        """`workspace_of(folder)` is the workspace that a folder belongs to. `is_ours(folder)` says whether one of our
-        sessions works there. `secrets` are values that are cut out."""
+        """`find_workspace(folder)` is the workspace that a folder belongs to. `is_own_folder(folder)` says whether one
+        of our sessions works there. `secrets` are values that are cut out."""
         self._folders = folders
         self._clock = clock
-        self._workspace_of = workspace_of
-        self._is_ours = is_ours
+        self._find_workspace = find_workspace
+        self._is_own_folder = is_own_folder
         self._secrets = secrets
 
     def read_newest(self, workspace: str) -> list[Thread]:
@@ -95,7 +95,7 @@ class Threads:
         secrets = tuple(self._secrets())
         threads = []
         for at, end in self._read_conversations():
-            if end.folder and self._workspace_of(end.folder) == workspace:
+            if end.folder and self._find_workspace(end.folder) == workspace:
                 last, unanswered = end.last, end.last.speaker == "user"
                 thread = Thread(
                     last.session,
@@ -117,7 +117,7 @@ class Threads:
         """The operator's conversations, the newest first, as (when the file grew, the end of the transcript)."""
         for file in self._find_grown_files():
             end = _read_once(file)
-            if end is not None and not (end.folder and self._is_ours(end.folder)):
+            if end is not None and not (end.folder and self._is_own_folder(end.folder)):
                 yield file.grown_at, end
 
     def _find_grown_files(self) -> list[_GrownFile]:

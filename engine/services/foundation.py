@@ -160,8 +160,8 @@ def _build_memory_sources(services: Services, overrides: Overrides) -> None:
         services.database,
         services.memory.remember,
         lambda: services.settings.current.memory.transcripts,
-        workspace_of=find_top_folder,
-        is_ours=services.home.holds_worktree,
+        find_workspace=find_top_folder,
+        is_own_folder=services.home.holds_worktree,
         secrets=services.keys.secrets,
         report=services.report,
     )

@@ -117,8 +117,8 @@ def build_prediction(services: Services, sessions: Sessions, overrides: Override
     services.threads = Threads(
         lambda: services.settings.current.memory.transcripts,
         services.clock,
-        workspace_of=find_top_folder,
-        is_ours=services.home.holds_worktree,
+        find_workspace=find_top_folder,
+        is_own_folder=services.home.holds_worktree,
         secrets=services.keys.secrets,
     )
     services.contexts = overrides.contexts or _build_context_reader(services, sessions)

@@ -33,9 +33,9 @@ DENSE_BAR, RECALL_BAR = (1.5, 2.5) if MEMORIES <= 10_000 else (3.0, 4.0)
 class StandInPassageEmbedder(LocalEmbedder):
     """Gives questions their real vectors, and texts to remember random ones, because those would take minutes."""
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        if now:
-            return super().embed(texts, keep=keep, now=True)
+    def embed(self, texts: Sequence[str], *, starts: Sequence[int] = (), is_question: bool = False) -> list[Embedding]:
+        if is_question:
+            return super().embed(texts, starts=starts, is_question=True)
         chance = numpy.random.default_rng(len(texts[0]))
         tokens = numpy.random.default_rng(1).integers(-60, 60, (24, 32), dtype=numpy.int8).tobytes()
         return [Embedding(make_unit_vector(chance.normal(size=384).tolist()), tokens) for _ in texts]

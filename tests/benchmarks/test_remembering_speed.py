@@ -44,7 +44,7 @@ def time_embedding_alone(texts: Sequence[str]) -> list[float]:
     model.embed_question("warm")
     embedded = []
     for text in texts:
-        parts = [text[start:stop] for start, stop in cut_into_chunks(model.offsets(text), len(text))]
+        parts = [text[start:stop] for start, stop in cut_into_chunks(model.find_token_offsets(text), len(text))]
         embedded.append(time_call(lambda parts=parts: [model.embed_question(part) for part in parts]))
     return embedded
 

@@ -58,8 +58,8 @@ class RandomEmbedder:
     def __init__(self):
         self.chunks = 0
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        self.chunks += 0 if now else len(texts)
+    def embed(self, texts: Sequence[str], *, starts: Sequence[int] = (), is_question: bool = False) -> list[Embedding]:
+        self.chunks += 0 if is_question else len(texts)
         rows = numpy.random.default_rng(self.chunks).normal(size=(len(texts), 384)).astype("<f4")
         rows /= numpy.linalg.norm(rows, axis=1, keepdims=True)
         return [Embedding(row.tobytes()) for row in rows]

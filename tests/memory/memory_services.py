@@ -28,7 +28,7 @@ class WordVectors:
         self.dimensions = dimensions
         self.name = name
 
-    def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
+    def embed(self, texts: Sequence[str], *, starts: Sequence[int] = (), is_question: bool = False) -> list[Embedding]:
         return [Embedding(make_unit_vector(self._sum(text))) for text in texts]
 
     def _sum(self, text: str) -> list[float]:

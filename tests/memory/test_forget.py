@@ -69,7 +69,7 @@ def write_everywhere(engine: Engine):
     para.add([NewFact("She moved away", supersedes=private_fact.id), NewFact(KEPT)])
     graph.put(GraphNode("session_1", f"Write to {PRIVATE.upper()}", MONDAY_MORNING, success=True))
     graph.put(GraphNode("session_2", KEPT, MONDAY_MORNING))
-    graph.relate("session_2", Relation.DERIVED_FROM, "session_1")
+    graph.add_edge("session_2", Relation.DERIVED_FROM, "session_1")
     engine.tasks.add(f"Call {PRIVATE}")
     engine.database.write(lambda tx: engine.knowledge.drafts.add(tx, "2026-01-05", [NewFact(f"Sure: {PRIVATE}")]))
     capture = CaptureRow(
@@ -217,7 +217,7 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
 
 def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monkeypatch: pytest.MonkeyPatch):
     forgetting = engine.knowledge.forgetting
-    monkeypatch.setattr(forgetting, "_running", lambda: ["session_1"])
+    monkeypatch.setattr(forgetting, "_list_running", lambda: ["session_1"])
     refused("session_running", lambda: forgetting.forget(PRIVATE))
     assert forgetting.preview(PRIVATE).total > 0
 

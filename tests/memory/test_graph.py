@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.graph import GraphProducer, TaskGraph
-from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
+from engine.model import ACYCLIC_RELATIONS, GraphEdge, GraphNode, Refusal, Relation
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry
 from tests.memory.stand_in_work import NOW, StandInWork
@@ -41,20 +41,20 @@ def has_circle(edges: set[tuple[str, str]]) -> bool:
 
 
 def test_a_task_keeps_its_place_and_an_edge_is_added_once(graph: TaskGraph):
-    assert graph.relate("b", Relation.DERIVED_FROM, "a", 0.12341)
-    assert not graph.relate("b", Relation.DERIVED_FROM, "a")
+    assert graph.add_edge("b", Relation.DERIVED_FROM, "a", 0.12341)
+    assert not graph.add_edge("b", Relation.DERIVED_FROM, "a")
     graph.put(GraphNode("b", "Task b", NOW, success=False))
     assert [node.task_id for node in graph.find_newest(words="TASK", limit=3)] == ["d", "c", "b"]
     around = graph.get_neighbourhood("a")
     assert around.edges == (GraphEdge("b", Relation.DERIVED_FROM, "a", 0.1234),)
     assert (around.neighbours[0].success, graph.find_latest_named("", "Task b")) == (False, around.neighbours[0])
-    refused("unknown_task", lambda: graph.relate("a", Relation.BLOCKS, "z"))
+    refused("unknown_task", lambda: graph.add_edge("a", Relation.BLOCKS, "z"))
     graph.put(GraphNode("e", "Über e", NOW))
     assert [node.task_id for node in graph.find_newest(words="über")] == ["e"]
 
 
 def test_the_file_of_the_graph_has_each_task_with_its_edges(graph: TaskGraph, tmp_path: Path):
-    graph.relate("b", Relation.DERIVED_FROM, "a", 0.5)
+    graph.add_edge("b", Relation.DERIVED_FROM, "a", 0.5)
     graph.put(GraphNode("a", "Task a", NOW, success=True))
     graph.export(tmp_path / "task_graph.json")
     a, b, *_ = json.loads((tmp_path / "task_graph.json").read_text())["tasks"]
@@ -65,7 +65,7 @@ def test_the_file_of_the_graph_has_each_task_with_its_edges(graph: TaskGraph, tm
 @settings(max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 7), st.sampled_from(sorted(ACYCLIC)), st.integers(0, 7), st.booleans()),
+        st.tuples(st.integers(0, 7), st.sampled_from(sorted(ACYCLIC_RELATIONS)), st.integers(0, 7), st.booleans()),
         max_size=60,
     )
 )
@@ -74,16 +74,16 @@ def test_an_edge_is_refused_exactly_if_it_closes_a_circle(
 ):
     database = Database(tmp_path_factory.mktemp("graph") / "clawpy.db", clock=FakeClock(NOW), bus=EventBus())
     graph = make_graph(database, *"01234567")
-    edges = {relation: set() for relation in ACYCLIC}
+    edges = {relation: set() for relation in ACYCLIC_RELATIONS}
     for source, relation, target, is_cut in steps:
         edge = (str(source), str(target))
         if is_cut and edge in edges[relation]:
-            graph.cut(GraphEdge(edge[0], relation, edge[1]))
+            graph.invalidate_edge(GraphEdge(edge[0], relation, edge[1]))
             edges[relation].discard(edge)
             continue
         closes_circle = has_circle(edges[relation] | {edge})
         try:
-            graph.relate(edge[0], relation, edge[1])
+            graph.add_edge(edge[0], relation, edge[1])
         except Refusal:
             assert closes_circle
         else:

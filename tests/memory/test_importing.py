@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.engine import Engine
-from engine.memory.importing import Importer, read_lines
+from engine.memory.importing import Importer, read_json_lines
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.services.autonomy import find_last_operator_activity
 from engine.services.prediction import find_last_workspace_activity
@@ -48,12 +48,12 @@ def make_importer(
     work: StandInWork,
     folders: Sequence[Path],
     *,
-    is_ours: Callable[[str], bool] = lambda folder: False,
+    is_own_folder: Callable[[str], bool] = lambda folder: False,
     report: Callable[[str, str], None] = lambda where, problems: None,
 ) -> Importer:
     return Importer(
-        database, work.remember, lambda: list(map(str, folders)), workspace_of=lambda folder: folder, is_ours=is_ours,
-        secrets=tuple, report=report,
+        database, work.remember, lambda: list(map(str, folders)), find_workspace=lambda folder: folder,
+        is_own_folder=is_own_folder, secrets=tuple, report=report,
     )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(tm
     file, head = tmp_path / "rollout-1.jsonl", make_json_line(type="session_meta", payload={"cwd": "/home/me/shop"})
     file.write_text(head)
     work = StandInWork()
-    importer = make_importer(database, work, [tmp_path], is_ours=lambda folder: folder.startswith("/ours"))
+    importer = make_importer(database, work, [tmp_path], is_own_folder=lambda folder: folder.startswith("/ours"))
     assert importer.run() == 0
     file.write_text(head + CODEX_TURN)
     assert importer.run() == 1
@@ -146,11 +146,11 @@ AT_NOON = (
 
 def test_a_line_has_its_time_in_utc_or_none_if_it_cannot_be_read():
     lines = [make_json_line(text="a", timestamp=time) for time in (*AT_NOON, "8 May", 1e300)]
-    items, [problem, _] = read_lines(lines, first=1, source="f")
+    items, [problem, _] = read_json_lines(lines, first=1, source="f")
     assert [item.at for item in items] == [*[datetime(2023, 5, 8, 12, tzinfo=UTC)] * len(AT_NOON), None, None]
     assert problem == (7, "timestamp '8 May' is not a time such as 2026-01-05T14:12:30Z; stored without its time", True)
 
 
 @given(st.text())
 def test_no_line_raises(line: str):
-    read_lines([line], first=1, source="f")
+    read_json_lines([line], first=1, source="f")

@@ -104,8 +104,8 @@ def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(database: Datab
     graph.put(GraphNode("build", "Build it", NOW - timedelta(days=14), success=False))
     graph.put(GraphNode("deploy", "Deploy it", NOW, success=False))
     graph.put(GraphNode("old", "Old", NOW))
-    graph.relate("build", Relation.BLOCKS, "deploy")
-    graph.relate("old", Relation.RELATED_TO, "deploy")
+    graph.add_edge("build", Relation.BLOCKS, "deploy")
+    graph.add_edge("old", Relation.RELATED_TO, "deploy")
     graph.put(GraphNode("old", "Old", NOW, invalidated_at=NOW, why="wrong"))
     source = GraphSource(graph, lambda text, k: {"deploy": 0.8})
     deploy, build = source.find(RecallQuery("why did the deployment fail"), NOW, 1.0).items

@@ -41,7 +41,7 @@ class Machine:
         return self.store.remember([summary]).ids[0]
 
     def forget(self, id: str):
-        self.database.write(lambda tx: self.store.empty(tx, [id]))
+        self.database.write(lambda tx: self.store.empty_memories(tx, [id]))
 
     def read_texts(self) -> set[str]:
         return {entry.text for entry in self.store.read_entries(Layer.CONTEXT) if not entry.forgotten}

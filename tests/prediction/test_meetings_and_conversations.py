@@ -39,7 +39,7 @@ class Transcripts:
         self.threads = Threads(
             lambda: [str(folder)],
             self.clock,
-            is_ours=lambda folder: folder.startswith("/ours"),
+            is_own_folder=lambda folder: folder.startswith("/ours"),
             secrets=lambda: ["hunter2-hunter2"],
         )
 

@@ -27,7 +27,7 @@ from engine.api.operations import (
     quiet_operation,
     require,
 )
-from engine.memory.importing import read_lines
+from engine.memory.importing import read_json_lines
 from engine.model import ForgetPreview, ForgetReport, NewMemory, Recall, RecallQuery, Refusal, find_or_none
 from engine.text import fold_text, one_line, sanitise
 
@@ -77,7 +77,7 @@ def remember(
 
     `remembered` are new, `known` were stored before; `bad` lines are skipped, or `kept` without their time.
     """
-    items, problems = read_lines(list(lines), first=first, source=source)
+    items, problems = read_json_lines(list(lines), first=first, source=source)
     new_count = engine.memory.remember(items).new if items else 0
     settled = engine.memory.settle(settle, indexed=True) if settle else False
     missing, trouble = engine.memory.count_missing_vectors()

@@ -45,13 +45,13 @@ from engine.learning.learnings.rules import find_assumptions, find_in_event, fin
 from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Scope, make_project_key, place_entry
 from engine.lessons import NOT_GENERAL_YET, make_lesson_id
 from engine.model import (
-    Asks,
     ChainReport,
     EntrySource,
     LearningEntry,
     LearningKind,
     LearningScope,
     LearningStatus,
+    ModelAsker,
     NoAnswer,
     Refusal,
     Result,
@@ -116,7 +116,7 @@ class Chain:
         *,
         sessions: SessionSource,
         vectors: LoadVectors,
-        model: Asks,
+        model: ModelAsker,
         retracted: Callable[[], frozenset[str]],
     ) -> None:
         """`retracted()` returns the lessons that the operator retracted."""

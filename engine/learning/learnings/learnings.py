@@ -23,13 +23,13 @@ from engine.learning.learnings.prompt_part import load_prompts_with
 from engine.learning.learnings.recurrence import StoredVectors
 from engine.learning.learnings.store import LearningStore, Scope, make_project_key
 from engine.model import (
-    Asks,
     ChainReport,
     LearningEntry,
     LearningKind,
     LearningScope,
     LearningStatus,
     LearningView,
+    ModelAsker,
     Refusal,
     RetractReport,
     ScopeState,
@@ -66,7 +66,7 @@ class Learnings:
         ledger: Ledger,
         sessions: SessionSource,
         vectors: StoredVectors,
-        model: Asks,
+        model: ModelAsker,
     ) -> None:
         """`data` is the home's data folder. `model` is the model that the operator chose for questions."""
         self._database = database

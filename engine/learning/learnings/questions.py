@@ -24,7 +24,7 @@ from engine.learning.learnings import (
     Impact,
     SessionRecord,
 )
-from engine.model import Asks, LearningEntry, LearningKind, LearningType, ModelQuestion, NoAnswer, TranscriptLine
+from engine.model import LearningEntry, LearningKind, LearningType, ModelAsker, ModelQuestion, NoAnswer, TranscriptLine
 from engine.redaction import redact
 from engine.text import one_line, plain, sanitise
 from engine.wording import describe_validation_faults
@@ -101,7 +101,7 @@ class JudgeVerdict(BaseModel):
     reason: Annotated[str, AfterValidator(partial(plain, max_length=200))] = ""
 
 
-def ask_judge(model: Asks, entry: LearningEntry) -> JudgeVerdict | None:
+def ask_judge(model: ModelAsker, entry: LearningEntry) -> JudgeVerdict | None:
     """Ask whether a learning is valid beyond its project. Returns None if no model is configured."""
     question = ModelQuestion(
         purpose=JUDGE,
@@ -128,7 +128,7 @@ def read_verdict(text: str) -> JudgeVerdict:
         return JudgeVerdict(generalises=None, reason=f"the answer is not the JSON object that was asked for: {text}")
 
 
-def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:
+def ask_learnings(model: ModelAsker, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:
     """Ask what a session teaches. Returns None if no model is configured. Raises `NoAnswer`, also for an answer that
     does not have the required form."""
     view = record.view

@@ -14,9 +14,9 @@ from engine.learning.learnings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.recurrence import StoredVectors
 from engine.model import (
-    Asks,
     LearningEntry,
     ModelAnswer,
+    ModelAsker,
     ModelQuestion,
     NoAnswer,
     SessionState,
@@ -90,7 +90,7 @@ class ScriptedModel:
 class ChainWorld:
     """A home with the chain in it."""
 
-    def __init__(self, folder: Path, database: Database, clock: FakeClock, *, model: Asks | None = None):
+    def __init__(self, folder: Path, database: Database, clock: FakeClock, *, model: ModelAsker | None = None):
         self.data = folder
         self.database = database
         self.clock = clock
@@ -140,7 +140,7 @@ class ChainWorld:
         self.record(FaultReported(where=service, message=message))
 
 
-MakeWorld = Callable[[Asks], ChainWorld]
+MakeWorld = Callable[[ModelAsker], ChainWorld]
 """Makes the home of a test, with a model."""
 
 
