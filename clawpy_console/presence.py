@@ -16,7 +16,7 @@ from clawpy_console.fields.cards import make_absence_fields
 from clawpy_console.keys import format_key
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.widgets.texts import render_fields
-from engine.model import ABSENCE
+from engine.model import MIN_ABSENCE
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -44,7 +44,7 @@ class Presence:
         self._active_at = app.now()
         if not app.last_screen.welcomed:
             self._show_first_steps()
-        if saved is not None and app.now() - saved > ABSENCE:
+        if saved is not None and app.now() - saved > MIN_ABSENCE:
             self._show_absence(saved)
 
     def update_first_steps(self) -> None:
@@ -66,7 +66,7 @@ class Presence:
         now = app.now()
         active_at = self._active_at
         self._active_at = now
-        if active_at is not None and now - active_at > ABSENCE:
+        if active_at is not None and now - active_at > MIN_ABSENCE:
             self._show_absence(active_at)
         elif self._is_greeting and (app.last_screen.welcomed or key == "escape"):
             self._greet([])
@@ -92,7 +92,7 @@ class Presence:
         """Note that the terminal has the focus again; after an absence show what happened."""
         blurred_at = self._blurred_at
         self._blurred_at = None
-        if blurred_at is not None and self._app.now() - blurred_at > ABSENCE:
+        if blurred_at is not None and self._app.now() - blurred_at > MIN_ABSENCE:
             self._show_absence(blurred_at)
             self._active_at = self._app.now()
 

@@ -22,8 +22,8 @@ from engine.model import (
     Hold,
     Layer,
     LayerState,
-    LogEntry,
     PermissionRequest,
+    RailDecision,
     RailState,
     SessionState,
     SessionView,
@@ -103,9 +103,9 @@ class AppState:
     autonomy: Autonomy = Autonomy()
     costs: CostState | None = None
     holds: tuple[Hold, ...] = ()
-    latest_log: tuple[LogEntry, ...] = ()
+    latest_log: tuple[RailDecision, ...] = ()
     """The newest entry of the log of the rails, none before the first."""
-    blocked_work: tuple[LogEntry, ...] = ()
+    blocked_work: tuple[RailDecision, ...] = ()
     """The latest work that a rail blocked."""
     rails: tuple[RailState, ...] = ()
     spending: tuple[SpendingWindow, ...] = ()

@@ -22,8 +22,8 @@ from engine.model import (
     ChangeSet,
     ChangeState,
     DecidedBy,
-    LogEntry,
     PermissionRequest,
+    RailDecision,
     RailVerdict,
     SessionState,
     SessionView,
@@ -107,7 +107,7 @@ def select_activity_since(
     instant: datetime,
     *,
     sessions: Sequence[SessionView],
-    blocked_entries: Sequence[LogEntry],
+    blocked_entries: Sequence[RailDecision],
     decision_entries: Sequence[LedgerEntry],
     spent: int,
     waiting: Sequence[Waiting],
@@ -142,7 +142,7 @@ def select_activity_since(
     )
 
 
-def _to_blocked_work(entry: LogEntry) -> BlockedWork:
+def _to_blocked_work(entry: RailDecision) -> BlockedWork:
     """The work with the first rail that did not allow it (SPEC 3.1)."""
     first_objection = next(verdict for verdict in entry.verdicts if not verdict.allows)
     return BlockedWork(

@@ -221,7 +221,7 @@ class SettingsStore:
         """Remove a key from the file. Returns its default, None if it has none."""
         import tomlkit
 
-        path = parse_key(key, former=True)
+        path = parse_key(key, allow_former=True)
         with self._lock:
             document = tomlkit.parse(self._read_valid_text())
             path = _find_path_in_file(path, document)

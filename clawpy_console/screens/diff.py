@@ -320,7 +320,7 @@ def _read_hunks(diff: FileDiff) -> list[Hunk]:
     ends = [*(head.start() - 1 for head in heads[1:]), len(diff.hunks.removesuffix("\n"))]
     return [
         Hunk(number, head[3], int(head[1]), int(head[2]), diff.hunks[head.end() + 1 : end])
-        for number, head, end in zip(diff.numbers, heads, ends, strict=False)
+        for number, head, end in zip(diff.hunk_numbers, heads, ends, strict=False)
     ]
 
 

@@ -116,7 +116,7 @@ def _make_search_text(value: Candidate | LearningEntry, label: str) -> str:
 
 def _needs_review(entry: LearningEntry) -> bool:
     """Whether the operator has to decide if a learning is still valid."""
-    return bool(entry.review) and entry.active
+    return bool(entry.review) and entry.is_active
 
 
 def _does_harm(lift: Lift | None) -> bool:
@@ -161,7 +161,7 @@ def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> 
     title = learning_fields.make_title_or_excerpt(entry.title, entry.text)
     text = f"{learning_fields.LEARNING_KINDS[entry.kind].short:<6}{title}"
     found_at = formats.moment(entry.created_at, now) if entry.created_at else ""
-    text_style = "ink" if entry.active else "faint"
+    text_style = "ink" if entry.is_active else "faint"
     return Row(prefix + entry.id, text, sign, found_at, style=text_style, mark_style=tone, right_style="grey")
 
 
@@ -247,7 +247,7 @@ DECISIONS = {
         "Retract it?",
         "Retracted",
         lambda engine, id, reason: engine.learnings.retract(id, reason),
-        is_possible=lambda entry: entry.active,
+        is_possible=lambda entry: entry.is_active,
         make_effect=learning_fields.make_retraction_fields,
     ),
     "keep": Decision(

@@ -150,7 +150,7 @@ def _make_graph_entry(node: GraphNode) -> Entry:
 
 def _make_fact_entry(fact: ParaFact) -> Entry:
     entry = Entry(Layer.PARA, fact.id, sanitise(fact.fact), "replaced", fact.created_at, group="FACTS")
-    if fact.active:
+    if fact.is_active:
         return replace(entry, label=fact.bucket.value, mark="●", mark_style="accent")
     return replace(entry, mark="·", is_old=True)
 
@@ -334,7 +334,7 @@ def _read_correction_links(engine: Engine, fact_id: str, heading: str) -> list[E
     """The chain of corrections that a fact belongs to."""
     links = []
     for fact in engine.knowledge.para.read_corrections(fact_id):
-        label = "valid" if fact.active else "replaced"
+        label = "valid" if fact.is_active else "replaced"
         if fact.id == fact_id:
             label = "this one"
         links.append(replace(make_entry(fact), group=heading, label=label))

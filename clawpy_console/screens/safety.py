@@ -25,7 +25,7 @@ from clawpy_console.screens.dialog import Answer, Question, confirm
 from clawpy_console.state import SWITCHES
 from clawpy_console.widgets import Pane, Rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
-from engine.model import Hold, LogEntry
+from engine.model import Hold, RailDecision
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -182,7 +182,7 @@ class SafetyScreen(FilteredScreen):
     # Blocked work
 
     @property
-    def _blocked_entry(self) -> LogEntry | None:
+    def _blocked_entry(self) -> RailDecision | None:
         """The entry under the cursor of the blocked work."""
         return self._blocked_rows.find(self.state.blocked_work) if self.is_ready else None
 

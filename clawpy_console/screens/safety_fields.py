@@ -19,7 +19,7 @@ from engine.model import (
     AutonomyState,
     ChainStep,
     Hold,
-    LogEntry,
+    RailDecision,
     RailState,
     RailVerdict,
     SpendingWindow,
@@ -65,7 +65,7 @@ def find_decisive_verdict(verdicts: Iterable[RailVerdict]) -> RailVerdict | None
     return min(select_objections(verdicts), key=lambda verdict: verdict.verdict is not Verdict.BLOCK, default=None)
 
 
-def find_liftable_block(entry: LogEntry) -> RailVerdict | None:
+def find_liftable_block(entry: RailDecision) -> RailVerdict | None:
     """The verdict of the content filter, if it blocked this work and the operator may allow it once."""
     return next((verdict for verdict in entry.verdicts if verdict.can_be_allowed_once), None)
 
@@ -195,7 +195,7 @@ def make_chain_fields(chain: Iterable[ChainStep], now: datetime) -> Fields:
         yield Field(formats.moment(step.at, now), text, "grey")
 
 
-def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Fields:
+def make_blocked_fields(entry: RailDecision, now: datetime, key: str) -> Fields:
     """A blocked prompt, each rail that did not allow it with rule and reason, and what `key` can do."""
     yield text_line(crop(one_line(entry.prompt), 400))
     sender = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
@@ -242,7 +242,7 @@ def make_switch_rows(state: AppState) -> Iterator[Row]:
         yield Row(WORKSPACE_PREFIX + workspace, workspace_name(workspace), sign, autonomy, text_style, tone, tone)
 
 
-def make_blocked_row(entry: LogEntry, now: datetime) -> Row:
+def make_blocked_row(entry: RailDecision, now: datetime) -> Row:
     """A row for a decision that did not allow work: the rail, the prompt, the time."""
     decisive = find_decisive_verdict(entry.verdicts)
     sign, style = VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
@@ -253,7 +253,7 @@ def make_blocked_row(entry: LogEntry, now: datetime) -> Row:
     return Row(str(entry.id), text, sign, formats.moment(entry.at, now), "ink", style)
 
 
-def make_search_text(entry: LogEntry) -> str:
+def make_search_text(entry: RailDecision) -> str:
     """The text of an entry that the filter searches."""
     objections = select_objections(entry.verdicts)
     verdicts = " ".join(f"{verdict.rail} {verdict.rule} {verdict.reason}" for verdict in objections)

@@ -206,7 +206,7 @@ _COMPUTED_FIELDS: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
         "because": lambda entry: entry.retired_because or entry.merged_into,
     },
     AcceptedFinding: {"scope": lambda finding: "leadership"},
-    ParaFact: {"status": lambda fact: "active" if fact.active else "superseded"},
+    ParaFact: {"status": lambda fact: "active" if fact.is_active else "superseded"},
     RecallMatch: {
         "id": lambda memory: memory.ref or memory.id,
         "parts": lambda memory: {part.name: round(part.value * part.weight, 6) for part in memory.parts},

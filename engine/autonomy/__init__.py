@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.model import ABSENCE, MAX_REJECTIONS, AutonomyState
+from engine.model import MAX_REJECTIONS, MIN_ABSENCE, AutonomyState
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -168,7 +168,7 @@ class OperatorPresence:
         with self._lock:
             if at <= self._last_activity and self._written_at is not None:
                 return
-            if at - self._last_activity >= ABSENCE:
+            if at - self._last_activity >= MIN_ABSENCE:
                 self._absent_since = self._last_activity
             self._last_activity = max(at, self._last_activity)
             is_write_due = self._written_at is None or abs(at - self._written_at) >= MIN_WRITE_INTERVAL
@@ -186,7 +186,7 @@ class OperatorPresence:
     def find_absence_start(self) -> datetime | None:
         """When the present absence began, or else the last one. None if there was none."""
         with self._lock:
-            return self._last_activity if self._clock.now() - self._last_activity >= ABSENCE else self._absent_since
+            return self._last_activity if self._clock.now() - self._last_activity >= MIN_ABSENCE else self._absent_since
 
     def read_last_activity(self) -> datetime:
         """The time of the last activity."""

@@ -232,11 +232,11 @@ def _set_at(data: dict[str, Any], path: KeyPath, value: Any) -> None:
     data[path[-1]] = value
 
 
-def parse_key(key: str, *, former: bool = False) -> KeyPath:
+def parse_key(key: str, *, allow_former: bool = False) -> KeyPath:
     """The parts of a dotted key, for instance `console.theme` or `workspaces."/srv/shop".autonomy`.
 
     Raises `Refusal` `bad_key` when it is not a key, and `unknown_key` with the key that was probably meant. With
-    `former`, a key of `FORMER_KEYS` is known.
+    `allow_former`, a key of `FORMER_KEYS` is known.
     """
     try:
         value: Any = tomllib.loads(f"{key} = 0")
@@ -250,7 +250,7 @@ def parse_key(key: str, *, former: bool = False) -> KeyPath:
         fix = 'for example `crossPollEnabled`, `console.theme` or `workspaces."/full/path".autonomy`'
         raise Refusal("bad_key", f"{key!r} is not a key", fix)
     path = tuple(parts)
-    if _find_field(path) is None and not (former and path in FORMER_KEYS):
+    if _find_field(path) is None and not (allow_former and path in FORMER_KEYS):
         raise Refusal("unknown_key", f"there is no setting {format_key(path)}", suggest_key(path))
     return path
 

@@ -62,7 +62,7 @@ class Tools(BaseModel):
 
     @field_validator("models", mode="after")
     @classmethod
-    def _ids(cls, value: dict[str, str]) -> dict[str, str]:
+    def _check_model_ids(cls, value: dict[str, str]) -> dict[str, str]:
         for run_kind, model in value.items():
             if fault := find_model_problem(model):
                 raise PydanticCustomError("model", "{run_kind}: {fault}", {"run_kind": run_kind, "fault": fault})

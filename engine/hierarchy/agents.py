@@ -103,11 +103,11 @@ class Agents:
         """Every agent, leaders before the agents below them, else by id; broken ones last."""
         views = self._load_views()
 
-        def place(view: AgentView) -> tuple[bool, Sequence[tuple[int, str]]]:
+        def make_sort_key(view: AgentView) -> tuple[bool, Sequence[tuple[int, str]]]:
             chain = (*reversed(climb_chain(view, views.get).leaders), view)
             return bool(view.broken), [(agent.tier, agent.id) for agent in chain]
 
-        return sorted(views.values(), key=place)
+        return sorted(views.values(), key=make_sort_key)
 
     def get(self, agent_id: str) -> AgentView:
         """One agent. Raises `Refusal` `unknown_agent`."""
@@ -225,7 +225,7 @@ class Agents:
         self, agent_id: str, *, reports_to: str, title: str = "", archetype: str = "", domain: str = ""
     ) -> AgentView:
         """Create an agent. Raises `Refusal`: `bad_id`, `bad_archetype`, `agent_exists`, `unknown_agent` (leader)."""
-        _check_words(agent_id, archetype)
+        _check_new_agent(agent_id, archetype)
         with self._lock:
             if (self._folder / agent_id).exists():
                 raise Refusal("agent_exists", f"{agent_id} already exists", "choose another id, or retire it first")
@@ -265,12 +265,12 @@ class Agents:
     def check_retire(self, agent_id: str) -> None:
         """Check that an agent can be retired now. Raises `Refusal`: `unknown_agent`, `serves_channel`, `has_reports`.
         Each says what to do first."""
-        serves = self.get(agent_id).channels
-        if serves:
+        channels = self.get(agent_id).channels
+        if channels:
             raise Refusal(
                 "serves_channel",
-                f"{agent_id} serves {', '.join(serves)}",
-                f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
+                f"{agent_id} serves {', '.join(channels)}",
+                f"give the channel to another agent first: clawpy config set channels.{channels[0]}.agent OTHER",
             )
         # One that is broken cannot be moved away. Once it is mended, `find_problems` names it.
         reports = [
@@ -387,7 +387,7 @@ class Agents:
         tier, rule = resolve_tier(
             agent.id, assigned=config.tier_assignments.get(agent.id), archetype=agent.tools.archetype
         )
-        own = activity.get(agent.id, AgentActivity())
+        agent_activity = activity.get(agent.id, AgentActivity())
         channels = self._settings.current.channels.items()
         return AgentView(
             id=sanitise(agent.id),
@@ -397,13 +397,13 @@ class Agents:
             tier_rule=rule,
             domain=sanitise(agent.comms.domain),
             channels=tuple(name for name, channel in channels if channel.agent == agent.id),
-            activity=replace(own, state="broken") if agent.broken else own,
+            activity=replace(agent_activity, state="broken") if agent.broken else agent_activity,
             broken=agent.broken,
             archetype=sanitise(agent.tools.archetype),
         )
 
 
-def _check_words(agent_id: str, archetype: str) -> None:
+def _check_new_agent(agent_id: str, archetype: str) -> None:
     """Check the words for a new agent. Raises `Refusal`: `bad_id`, `bad_archetype`."""
     if not AGENT_ID.fullmatch(agent_id):
         fix = "use a lower-case letter, then at most 39 of a-z, 0-9, _ and -; `owner` means you"

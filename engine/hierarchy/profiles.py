@@ -40,7 +40,7 @@ _OF_LEADERS = "WHERE leader IN (SELECT value FROM json_each(:leaders))"
 _SELECT_USES = f"SELECT leader, key, sum(uses) FROM pattern_uses {_OF_LEADERS} GROUP BY leader, key"
 """Selects (leader, key, uses) of the patterns of some leaders, by all homes."""
 
-MICROSECOND = timedelta(microseconds=1)
+VERSION_STEP = timedelta(microseconds=1)
 """The difference between two versions that are written at the same instant."""
 
 
@@ -173,7 +173,7 @@ class Profiles:
         entry = self._make_entry(leader, change, tx.now)
         entry.trust, entry.sources = trust, sources
         for version in _load_versions(tx, leader, change.section, change.key):
-            entry.at = max(entry.at, version.at + MICROSECOND)
+            entry.at = max(entry.at, version.at + VERSION_STEP)
             if version.texts == entry.texts:
                 entry.trust = find_lowest_trust((entry.trust, version.trust))
         self.merge_rows(tx, [entry])

@@ -339,7 +339,7 @@ def _add_superseded(new: NewFact, known_facts: Sequence[ParaFact]) -> NewFact:
     """A new fact; if it is a correction, with the id of the valid fact that it most likely corrects."""
     if new.category != "correction":
         return new
-    valid = ((fact.id, fact.fact) for fact in known_facts if fact.active and fact.workspace in ("", new.workspace))
+    valid = ((fact.id, fact.fact) for fact in known_facts if fact.is_active and fact.workspace in ("", new.workspace))
     return replace(new, supersedes=find_corrected_id(new.fact, valid))
 
 

@@ -170,9 +170,9 @@ class Nightly:
             night = self._load_or_evaluate(day_record)
             if night.state == DONE:
                 return NightlyFinished(subject=night.day, promoted=0, drafted=0, cost=night.cost_microusd)
-            return self._keep(day_record, night)
+            return self._complete_day(day_record, night)
 
-    def _keep(self, day: DayRecord, night: NightRow) -> NightlyFinished:
+    def _complete_day(self, day: DayRecord, night: NightRow) -> NightlyFinished:
         """Store the facts and drafts of an evaluated day, write the diaries, and mark the day as done."""
         proposed = [day.make_fact(**fact.model_dump()) for fact in night.facts]
         promoted = self.para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])

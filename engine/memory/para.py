@@ -112,7 +112,7 @@ class Para:
         matching = [
             fact
             for fact in _index_facts(groups).values()
-            if (fact.active or not active)
+            if (fact.is_active or not active)
             and (workspace is None or fact.workspace in ("", workspace))
             and all(word in fact.fact.casefold() for word in terms)
         ]
@@ -338,7 +338,7 @@ def _require_fact(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
 
 
 def _require_active(fact: ParaFact) -> None:
-    if fact.active:
+    if fact.is_active:
         return
     successor = fact.superseded_by
     raise Refusal(
@@ -351,7 +351,7 @@ def _require_active(fact: ParaFact) -> None:
 def _find_same(facts: Iterable[ParaFact], new: NewFact) -> ParaFact | None:
     """The active fact of the group of `new` that says the same in its workspace or in all, None for none."""
     group, new_digest = (new.bucket, new.group), new.digest
-    in_group = (fact for fact in facts if fact.active and (fact.bucket, fact.group) == group)
+    in_group = (fact for fact in facts if fact.is_active and (fact.bucket, fact.group) == group)
     in_workspace = (fact for fact in in_group if fact.workspace in ("", new.workspace))
     return next((fact for fact in in_workspace if digest_sentence(fact.fact) == new_digest), None)
 
@@ -382,7 +382,7 @@ def render_summary(folder: Path, facts: Iterable[ParaFact]) -> str:
     by_category: dict[str, list[str]] = {}
     history = []
     for fact in facts:
-        if fact.active:
+        if fact.is_active:
             by_category.setdefault(one_line(fact.category) or "fact", []).append(f"- {one_line(fact.fact)} ({fact.id})")
         elif not fact.forgotten:
             successor = f", superseded by {fact.superseded_by}" if fact.superseded_by else ""

@@ -139,7 +139,7 @@ class KnownFix:
     at: datetime
     template: FixTemplate
 
-    def alike(self, test: str, signature: str) -> bool:
+    def has_same_cause(self, test: str, signature: str) -> bool:
         """Whether a test fails for the same cause: with the same signature, or, if one is unknown, the same test."""
         if signature and self.template.causes:
             return signature in self.template.causes
@@ -202,12 +202,12 @@ _EFFECTS: Mapping[CandidateType, type[Effect]] = {
 
 def effect_from_json(stored: Mapping[str, Any]) -> Effect:
     """The inverse of `to_json`."""
-    fields: dict[str, Any] = {
+    values: dict[str, Any] = {
         _FIELD_OF_KEY.get(key, key): tuple(value) if isinstance(value, list) else value
         for key, value in stored.items()
         if key != "kind"
     }
-    return _EFFECTS[CandidateType(stored["kind"])](**fields)
+    return _EFFECTS[CandidateType(stored["kind"])](**values)
 
 
 # -- candidates and overlays
@@ -261,20 +261,20 @@ def compute_candidate_status(candidate_id: str, status: CandidateStatus, move: C
     new_status = CANDIDATE_MOVES.get((status, move))
     if new_status is not None:
         return new_status
+    message = f"candidate {candidate_id} {_STATUS_IN_WORDS[status]}"
     if move is CandidateMove.ROLL_BACK:
-        raise Refusal("nothing_to_roll_back", f"candidate {candidate_id} {_IN_WORDS[status]}, so it has no effect")
+        raise Refusal("nothing_to_roll_back", f"{message}, so it has no effect")
     if status is CandidateStatus.DRAFTED:
         raise Refusal(
             "not_corroborated",
-            f"candidate {candidate_id} {_IN_WORDS[status]}",
+            message,
             f"it comes up for review when there is more evidence: clawpy candidates show {candidate_id}",
         )
-    message = f"candidate {candidate_id} {_IN_WORDS[status]}"
     fix = f"roll it back first: clawpy candidates rollback {candidate_id}"
     raise Refusal("already_decided", message, fix if status is CandidateStatus.ACTIVE else "")
 
 
-_IN_WORDS = {
+_STATUS_IN_WORDS = {
     CandidateStatus.DRAFTED: "has too little evidence from other records yet",
     CandidateStatus.REVIEW: "is waiting for review",
     CandidateStatus.ACTIVE: "is already active",
@@ -343,7 +343,7 @@ class Overlay:
     until: datetime | None = None
     trust: Trust = Trust.QUOTED
 
-    def applies(self, agent_id: str, run_kind: str | None, workspace: str) -> bool:
+    def applies_to(self, agent_id: str, run_kind: str | None, workspace: str) -> bool:
         """Whether it applies to this agent, kind of run (None for all) and workspace ("" for none)."""
         return (
             self.agent_id in ("", agent_id)

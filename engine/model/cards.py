@@ -18,10 +18,10 @@ from engine.frozen import frozen
 from engine.model.rails import Assignment, DecidedBy, GateRuleName, RailVerdict
 from engine.text import hex_hash, one_line
 
-COLD_START = 0.4
+COLD_START_CONFIDENCE = 0.4
 """The confidence of every card in phase 0, which states nothing (SPEC 2.6)."""
 
-FEW_DECISIONS = 8
+ENOUGH_DECISIONS = 8
 """With fewer decisions on a kind, its confidence is marked as based on few decisions."""
 
 CONFIDENCE_WEIGHTS: Mapping[str, float] = {"twin": 0.4, "pattern": 0.25, "urgency": 0.2, "time": 0.15}
@@ -152,7 +152,7 @@ class ConfidenceParts:
     @property
     def has_few_decisions(self) -> bool:
         """Whether the total is based on few decisions, so it can be far off."""
-        return self.decided is not None and self.decided < FEW_DECISIONS
+        return self.decided is not None and self.decided < ENOUGH_DECISIONS
 
 
 # -- proposals and cards
@@ -297,7 +297,7 @@ class Card:
         """Whether its time is over; a snoozed card does not expire."""
         return is_expired(self.expires_at, self.snoozed_until, now)
 
-    def snoozed(self, now: datetime) -> bool:
+    def is_snoozed(self, now: datetime) -> bool:
         """Whether it is snoozed, until the instant its snooze ends."""
         return self.snoozed_until is not None and self.snoozed_until > now
 
@@ -331,14 +331,14 @@ class Card:
     @property
     def without_sandbox(self) -> bool:
         """Whether no sandbox works on this machine, so that its commands would run unconfined."""
-        return self.needs_confirmation or self._broke(GateRuleName.SANDBOX_WAIVED)
+        return self.needs_confirmation or self._has_gate_rule(GateRuleName.SANDBOX_WAIVED)
 
     @property
     def needs_confirmation(self) -> bool:
         """Whether the operator must confirm, at each approval, that it runs without a sandbox."""
-        return self._broke(GateRuleName.NO_SANDBOX)
+        return self._has_gate_rule(GateRuleName.NO_SANDBOX)
 
-    def _broke(self, rule: GateRuleName) -> bool:
+    def _has_gate_rule(self, rule: GateRuleName) -> bool:
         return any(verdict.rail == "gate" and rule in verdict.rules for verdict in self.verdicts)
 
 

@@ -139,7 +139,7 @@ class FileDiff:
     landed: tuple[int, ...] = ()
 
     @property
-    def numbers(self) -> Iterator[int]:
+    def hunk_numbers(self) -> Iterator[int]:
         """The numbers of the hunks in `hunks`, and then of those that would follow."""
         return (number for number in itertools.count(1) if number not in self.landed)
 

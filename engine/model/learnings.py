@@ -133,14 +133,14 @@ class LearningEntry:
         return frozenset(source.session for source in self.promoted_from)
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether it is valid."""
         return self.status is LearningStatus.ACTIVE
 
     @property
     def is_comparable(self) -> bool:
         """Whether it is valid and may be compared with others. What is about the operator may not (SPEC 6.3)."""
-        return self.active and not self.review and self.kind is not LearningKind.PROXY and bool(self.text.strip())
+        return self.is_active and not self.review and self.kind is not LearningKind.PROXY and bool(self.text.strip())
 
     @property
     def is_settled(self) -> bool:
@@ -155,7 +155,7 @@ class LearningEntry:
     @property
     def can_be_kept(self) -> bool:
         """Whether it waits for review, or was retracted and not forgotten."""
-        return bool(self.review) if self.active else self.status is LearningStatus.RETIRED and bool(self.text)
+        return bool(self.review) if self.is_active else self.status is LearningStatus.RETIRED and bool(self.text)
 
 
 @frozen
@@ -213,7 +213,7 @@ class ChainReport:
     faults: tuple[str, ...] = ()
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether it changed nothing."""
         return not (self.extracted or self.promoted or self.reinforced or self.compacted)
 

@@ -341,7 +341,7 @@ class ParaFact:
     """When the operator approved words of others, None before."""
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether it is valid now."""
         return self.status == "active" and not self.forgotten
 

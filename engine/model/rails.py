@@ -358,7 +358,7 @@ class StopLevel:
 
 
 @frozen
-class LogEntry:
+class RailDecision:
     """One decision of the rails."""
 
     id: int
@@ -392,7 +392,7 @@ class AutonomyState(StrEnum):
     PAUSED = "PAUSED"
 
 
-ABSENCE = timedelta(minutes=30)
+MIN_ABSENCE = timedelta(minutes=30)
 """After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
 
 MAX_REJECTIONS = 3

@@ -17,7 +17,7 @@ from sqlmodel import Field, Session
 from engine.events.work import PredictionCreated
 from engine.execution.runners.flows import describe_changes, gives_change_set, name_work
 from engine.model import (
-    COLD_START,
+    COLD_START_CONFIDENCE,
     Assignment,
     Card,
     ConfidenceParts,
@@ -291,7 +291,7 @@ def make_row(
         reasoning=sanitise(proposal.reasoning),
         facts=dict(proposal.facts),
         context=context,
-        confidence=COLD_START,
+        confidence=COLD_START_CONFIDENCE,
         created_at=now,
         expires_at=expires_at,
         note="" if info.available else info.reason,

@@ -128,7 +128,7 @@ class Cards:
         return [
             card
             for card in sort_cards(cards, now)
-            if (include_snoozed or not (card.snoozed(now) or card.id in hidden))
+            if (include_snoozed or not (card.is_snoozed(now) or card.id in hidden))
             and channel in (None, card.assignment.channel)
         ]
 

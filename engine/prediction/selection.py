@@ -79,7 +79,7 @@ class Findings:
         proposal = self.find_proposal_for(card)
         if proposal is not None and (not self.can_replace or _fits(session, card, proposal)):
             return False
-        return not (card.snoozed(now) and self.has_subject(card.about))
+        return not (card.is_snoozed(now) and self.has_subject(card.about))
 
     def has_subject(self, about: tuple[str, str, str]) -> bool:
         """Whether a proposal is about this (see `Card.about`)."""
@@ -317,7 +317,7 @@ class CardSelector:
         proposals = [proposal for found in findings.values() for proposal in found.proposals]
         unavailable = self.find_unavailable(session, proposals, now, staying)
         if kinds is not None:
-            shown = {card.fingerprint for card in staying if not card.snoozed(now)}
+            shown = {card.fingerprint for card in staying if not card.is_snoozed(now)}
             possible = [proposal for proposal in proposals if proposal.fingerprint not in unavailable - shown]
             first = next((proposal for kind in kinds for proposal in possible if proposal.kind == kind), None)
             proposals = [] if first is None else [replace(first, source=Source.FOLLOW_UP)]

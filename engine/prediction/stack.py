@@ -84,7 +84,7 @@ class Room:
 
     def __init__(self, settings: Settings, pending: Iterable[Card], now: datetime) -> None:
         self._settings = settings
-        self._awake = [card for card in pending if not card.snoozed(now)]
+        self._awake = [card for card in pending if not card.is_snoozed(now)]
         self._now = now
 
     def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> Seating:
@@ -149,13 +149,13 @@ def _may_lose_place(other: Card, card: Card, may_displace: MayDisplace) -> bool:
 def takes_place(card: Card, now: datetime) -> bool:
     """Whether a card takes a place. Snoozed cards, the operator's own prompts and orders, and follow-ups do not."""
     exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
-    return not (exempt or card.snoozed(now))
+    return not (exempt or card.is_snoozed(now))
 
 
 def find_ids_without_place(cards: Iterable[Card], now: datetime, settings: Settings) -> set[str]:
     """The ids of cards whose snooze ended and for which there is no place. They stay hidden until another card is
     decided. Cards that were never snoozed keep their places, and the others get the free ones in order."""
-    awake = [card for card in sort_cards(cards, now) if not card.snoozed(now)]
+    awake = [card for card in sort_cards(cards, now) if not card.is_snoozed(now)]
     woken = [card for card in awake if card.snoozed_until is not None]
     room = Room(settings, [card for card in awake if card.snoozed_until is None], now)
     return {card.id for card in woken if not room.take(card, MayDisplace.NONE).has_place}

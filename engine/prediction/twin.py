@@ -27,7 +27,7 @@ from engine.learning.decisions import NO_FEATURES, CardFeatures, TextFeatures
 from engine.learning.decisions.decisions import Decisions
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryService
-from engine.model import COLD_START, Assignment, Band, CalibrationCheck, ConfidenceParts, Phase, Proposal
+from engine.model import COLD_START_CONFIDENCE, Assignment, Band, CalibrationCheck, ConfidenceParts, Phase, Proposal
 from engine.text import split_prompt_words
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def compute_confidence(
     that a sum of 0.6 does not become 0.5999… and fall into a lower band.
     """
     twin, pattern, urgency, time = (min(max(term, 0.0), 1.0) for term in (twin, pattern, urgency, time))
-    parts = ConfidenceParts(twin, pattern, urgency, time, COLD_START, reasons, stated=phase > 0)
+    parts = ConfidenceParts(twin, pattern, urgency, time, COLD_START_CONFIDENCE, reasons, stated=phase > 0)
     return replace(parts, total=round(min(max(calibrate(parts.weighted), 0.0), 1.0), 6)) if phase else parts
 
 

@@ -21,7 +21,7 @@ from engine.model import (
     ChainStep,
     DecidedBy,
     GateRuleName,
-    LogEntry,
+    RailDecision,
     RailState,
     RailVerdict,
     SessionView,
@@ -179,7 +179,7 @@ class Safety:
             [(number, last)] = ask(session, _COUNT_PASSED)
         return number, None if last is None else datetime.fromisoformat(last)
 
-    def read_log(self, limit: int = 50, *, blocked_only: bool = False) -> list[LogEntry]:
+    def read_log(self, limit: int = 50, *, blocked_only: bool = False) -> list[RailDecision]:
         """The newest decisions first."""
         query = select(CrosspollLog).order_by(desc(col(CrosspollLog.id))).limit(limit)
         if blocked_only:
@@ -285,10 +285,10 @@ class Safety:
         return _make_rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
 
 
-def _make_entry(row: CrosspollLog, *, allowed_once: bool) -> LogEntry:
+def _make_entry(row: CrosspollLog, *, allowed_once: bool) -> RailDecision:
     return value_of(
         row,
-        LogEntry,
+        RailDecision,
         at=row.created_at,
         prediction_id=row.prediction_id or "",
         channel=row.target_channel,

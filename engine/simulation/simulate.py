@@ -22,7 +22,18 @@ from engine.autonomy.autonomy import ACT_JOB, CARD_JOB, STATE_JOB
 from engine.engine import Engine
 from engine.frozen import group_pairs
 from engine.git.environment import get_temporary_folder
-from engine.model import Card, DecidedBy, Hold, LogEntry, Outcome, Refusal, SessionState, SessionView, Source, Status
+from engine.model import (
+    Card,
+    DecidedBy,
+    Hold,
+    Outcome,
+    RailDecision,
+    Refusal,
+    SessionState,
+    SessionView,
+    Source,
+    Status,
+)
 from engine.safety.pipeline import RAIL_ORDER
 from engine.simulation.operator import (
     Oddity,
@@ -306,7 +317,7 @@ def _describe_rail(name: str, blocked: Sequence[dict[str, str]]) -> dict[str, An
     return {"rail": name, "blocked": len(of_rail), "example": next(iter(of_rail), None)}
 
 
-def _describe_blocked(entry: LogEntry) -> dict[str, str]:
+def _describe_blocked(entry: RailDecision) -> dict[str, str]:
     """A blocked entry of the log, with the rail that decided it."""
     objection = next(verdict for verdict in entry.verdicts if not verdict.allows)
     return {
@@ -321,7 +332,7 @@ def _describe_blocked(entry: LogEntry) -> dict[str, str]:
 def _describe_day(
     number: int,
     cards: Sequence[Card],
-    log: Sequence[LogEntry],
+    log: Sequence[RailDecision],
     sessions: Sequence[SessionView],
     observed: Observations,
 ) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from engine import LedgerEntry
 from engine.execution.runners.flows import describe_changes, gives_change_set, name_work
 from engine.model import (
-    COLD_START,
+    COLD_START_CONFIDENCE,
     AgentView,
     Band,
     Card,
@@ -113,8 +113,8 @@ def read_stack(*, stated: bool = True) -> list[Card]:
 def _remove_confidence(card: Card) -> Card:
     """The same card before the Twin has learnt and moved it up."""
     tier = Tier.CHECK if "moved up" in card.parts.words[-1] else card.tier
-    parts = replace(card.parts, total=COLD_START, stated=False, words=card.parts.words[:4])
-    return replace(card, confidence=COLD_START, band=Band.CARD, parts=parts, tier=tier)
+    parts = replace(card.parts, total=COLD_START_CONFIDENCE, stated=False, words=card.parts.words[:4])
+    return replace(card, confidence=COLD_START_CONFIDENCE, band=Band.CARD, parts=parts, tier=tier)
 
 
 def read_sessions() -> list[SessionView]:

@@ -8,7 +8,7 @@ from typing import Any
 from engine.api.gateway import GatewayState
 from engine.execution.model_router import FIRST_KEY
 from engine.installed import LocalModels, SetupStep
-from engine.model import ChainStep, CostState, Hold, LogEntry, RailState, StopLevel, Verdict
+from engine.model import ChainStep, CostState, Hold, RailDecision, RailState, StopLevel, Verdict
 from tests.console.stand_in_data import BLOG, StandInService, read_burns, read_values
 
 
@@ -139,9 +139,9 @@ class StandInSafety(StandInService):
     def list_chain(self, limit: int = 20) -> list[ChainStep]:
         return read_values(ChainStep, "chain")[:limit]
 
-    def read_log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
+    def read_log(self, limit: int = 50, blocked_only: bool = False) -> list[RailDecision]:
         log = [
             dataclasses.replace(entry, allowed_once=entry.prediction_id in self.allowed_once)
-            for entry in read_values(LogEntry, "log")
+            for entry in read_values(RailDecision, "log")
         ]
         return [entry for entry in log if entry.blocked or not blocked_only][:limit]

@@ -69,7 +69,7 @@ def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeCloc
     for start in ids:
         corrections = para.read_corrections(start)
         assert [fact.id for fact in corrections] == ids
-        assert [fact.active for fact in corrections] == [False, False, False, True]
+        assert [fact.is_active for fact in corrections] == [False, False, False, True]
         assert [fact.superseded_by for fact in corrections] == [*ids[1:], None]
     assert ids[3] in refused("already_superseded", lambda: supersede(para, ids[2], "The port is 9000")).fix
     for _ in range(2):
@@ -96,6 +96,6 @@ def test_a_change_of_two_files_is_finished_at_the_next_start(
             para.add([NewFact("The service listens on port 8001", group="ports", supersedes=old.id)])
     again = Para(tmp_path / "para", database, clock)
     assert again.recover() == []
-    assert [fact.active for fact in again.read_corrections(old.id)] == [False, True]
+    assert [fact.is_active for fact in again.read_corrections(old.id)] == [False, True]
     assert "8001" in (tmp_path / "para/areas/ports/summary.md").read_text()
     assert read_unfinished_intents(database, "para") == []

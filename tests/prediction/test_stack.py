@@ -153,7 +153,7 @@ def test_a_workspace_has_one_upkeep_card():
 @given(CARDS)
 def test_woken_cards_take_free_places_only(cards: list[Card]):
     hidden = find_ids_without_place(cards, NOW, CAPS)
-    visible = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
+    visible = [card for card in cards if not card.is_snoozed(NOW) and card.id not in hidden]
     assert all(card.snoozed_until is not None for card in cards if card.id in hidden)
     woken = [card for card in visible if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
     assert all(sum(group_upkeep(other) == group_upkeep(card) for other in visible) == 1 for card in woken)
@@ -166,7 +166,7 @@ def test_woken_cards_take_free_places_only(cards: list[Card]):
 @settings(max_examples=50)
 def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], data: st.DataObject):
     hidden = find_ids_without_place(cards, NOW, CAPS)
-    visible = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
+    visible = [card for card in cards if not card.is_snoozed(NOW) and card.id not in hidden]
     if not visible:
         return
     returning = data.draw(st.sampled_from(visible))

@@ -159,7 +159,7 @@ def make_content(
         card = card_of(entry.subject)
     except Refusal:  # forgotten
         return None
-    is_waiting = card.status is Status.PENDING and card.expires_at > now and not card.snoozed(now)
+    is_waiting = card.status is Status.PENDING and card.expires_at > now and not card.is_snoozed(now)
     if kind in NEW_CARDS and not is_waiting:
         return None
     return NotificationContent(

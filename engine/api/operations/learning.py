@@ -226,7 +226,7 @@ def _list_active_learnings(
 ) -> list[LearningEntry]:
     """All active learnings of a scope, newest first."""
     entries = engine.learnings.list_entries(scope.value, workspace, kind=kind, words=words, limit=ALL_ENTRIES)
-    return [entry for entry in entries if entry.active]
+    return [entry for entry in entries if entry.is_active]
 
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:

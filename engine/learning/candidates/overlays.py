@@ -80,7 +80,7 @@ class Overlays:
         return [
             (overlay, overlay.effect)
             for overlay in self.load_active()
-            if isinstance(overlay.effect, effect_type) and overlay.applies(agent_id, run_kind, workspace)
+            if isinstance(overlay.effect, effect_type) and overlay.applies_to(agent_id, run_kind, workspace)
         ]
 
     def load_active(self) -> Sequence[Overlay]:

@@ -23,7 +23,7 @@ from engine.frozen import frozen, group_pairs
 from engine.inference import Z_TWO_SIDED_95, compute_wilson_lower_bound, compute_wilson_upper_bound
 from engine.learning.decisions.decisions import DECIDED_CARDS_SQL
 from engine.model import (
-    COLD_START,
+    COLD_START_CONFIDENCE,
     CalibrationCheck,
     CardGroup,
     ConfidenceBucket,
@@ -168,7 +168,7 @@ def _make_figures(row: tuple[Any, ...], zone: tzinfo) -> CardFigures:
         at=datetime.fromisoformat(at).astimezone(zone),
         cost=cost,
         kind=kind,
-        is_stated=confidence != COLD_START,
+        is_stated=confidence != COLD_START_CONFIDENCE,
     )
 
 

@@ -185,7 +185,7 @@ class Chain:
     def _retire_undone(self, known: Iterable[LearningEntry], at: datetime) -> None:
         """Retire the entries that say that changes were undone or discarded, because they are landed now."""
         for entry in known:
-            if entry.active and entry.about.startswith("undone/"):
+            if entry.is_active and entry.about.startswith("undone/"):
                 plan, _ = plan_retraction(entry, self._read_provenance(), LANDED_AFTER_ALL, at)
                 self._store.apply(plan)
 

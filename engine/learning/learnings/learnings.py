@@ -156,7 +156,7 @@ class Learnings:
             and (not session or entry.session_id == session)
             and all(word in f"{entry.title}\n{entry.text}".casefold() for word in terms)
         ]
-        promoted = {source.entry for entry in matching if entry.active for source in entry.promoted_from}
+        promoted = {source.entry for entry in matching if entry.is_active for source in entry.promoted_from}
         listed = [entry for entry in matching if entry.id not in promoted]
         return sorted(listed, key=lambda entry: (-entry.created_at.timestamp() if entry.created_at else 0, entry.id))[
             :limit
@@ -183,7 +183,7 @@ class Learnings:
         changes, entries = self._under_review
         if changes != self.files.change_count:
             changes = self.files.change_count
-            entries = [entry for entry in self.files.read_entries() if entry.review and entry.active]
+            entries = [entry for entry in self.files.read_entries() if entry.review and entry.is_active]
             self._under_review = changes, entries
         now = self._clock.now()
         return [
@@ -199,7 +199,7 @@ class Learnings:
         """
         with self.files.lock:
             entry, provenance = self._find(entry_id)
-            if not entry.active:
+            if not entry.is_active:
                 raise Refusal("already_retracted", f"{entry.id} is not valid: {entry.retired_because or 'merged'}")
             plan, report = plan_retraction(entry, provenance, sanitise(reason), self._clock.now())
             self.files.apply(plan)
@@ -255,7 +255,7 @@ class Learnings:
         if len(found) > 1 and found[0].lesson != prefix:
             raise Refusal("ambiguous_id", f"{len(found)} learnings begin with {shown}", "give more of the id")
         ranks = list(LearningScope).index
-        return max(found, key=lambda entry: (entry.active, ranks(entry.scope), entry.id)), provenance
+        return max(found, key=lambda entry: (entry.is_active, ranks(entry.scope), entry.id)), provenance
 
     def run_chain(self, *, judge: bool = False) -> ChainReport:
         """Run the chain now: extract the learnings of sessions, and promote them from sessions to projects. With
@@ -320,7 +320,7 @@ def _make_review_question(entry: LearningEntry) -> str:
 def _describe_state(scope: Scope, pages: Sequence[Page]) -> ScopeState:
     """The state of a scope with these pages."""
     entries = [entry for page in pages for entry in page.entries]
-    count_by_kind = Counter(entry.kind for entry in entries if entry.active)
+    count_by_kind = Counter(entry.kind for entry in entries if entry.is_active)
     return ScopeState(
         scope=scope.level,
         scope_id=scope.id,

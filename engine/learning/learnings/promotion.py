@@ -53,7 +53,7 @@ def explain_why_not_promotable(entry: LearningEntry) -> str:
     """Why an entry cannot be promoted to all projects, in words; "" if it can."""
     if entry.scope is not LearningScope.PROJECT:
         return f"is an entry of the scope {entry.scope.value}; only project entries can be promoted"
-    if not entry.active:
+    if not entry.is_active:
         return "was retracted" if entry.status is LearningStatus.RETIRED else "was merged into another"
     if entry.review:
         return f"waits for review: {entry.review}"
@@ -148,7 +148,7 @@ def _plan_reinforcement(entry: LearningEntry, sessions: set[str], now: datetime)
     """The reinforcement of an entry by sessions that found it again; nothing if it is not valid, or they are
     counted."""
     new_sessions = tuple(sorted(sessions - set(entry.reinforced_by)))
-    if not new_sessions or not entry.active or entry.review:
+    if not new_sessions or not entry.is_active or entry.review:
         return []
     sessions_so_far = (*entry.reinforced_by, *new_sessions)
     event = LearningReinforced(subject=entry.id, workspace=entry.workspace, sessions=new_sessions)
@@ -332,7 +332,7 @@ def _find_dependents(entry: LearningEntry, retired_ids: Collection[str], provena
         other
         for other in provenance.entries.values()
         if (other.id in promoted_ids or (other.lesson == entry.lesson and other.scope in SHARED_SCOPES))
-        and other.active
+        and other.is_active
         and other.id not in retired_ids
     ]
 
@@ -342,7 +342,7 @@ def _make_review_change(
 ) -> Change:
     """Let an entry wait for review as long as one of its causes, among the `present` entries, is retired."""
     found = [present[cause_id] for cause_id in dict.fromkeys(cause_ids) if cause_id in present]
-    causes = [cause for cause in found if not cause.active]
+    causes = [cause for cause in found if not cause.is_active]
     if not causes:
         return make_change(other, **NO_REVIEW)
     reasons = "; ".join(dict.fromkeys(cause.retired_because for cause in causes))

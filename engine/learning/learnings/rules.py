@@ -241,7 +241,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     risks = {
         f"red/{test}": (f"Tests are red before anything is changed: `{test}`.", Basis.TESTS) for test in record.failing
     }
-    failures = [entry for entry in entries if entry.active and entry.about.startswith(_RISK_PREFIXES)]
+    failures = [entry for entry in entries if entry.is_active and entry.about.startswith(_RISK_PREFIXES)]
     for entry in sorted(
         failures, key=lambda entry: (entry.scope is not LearningScope.PROJECT, -entry.importance, entry.id)
     ):

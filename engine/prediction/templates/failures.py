@@ -434,7 +434,7 @@ def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     }
     failing = select_usable_failures(last)
     for fix in context.fixes:
-        tests = [test for test in failing if fix.alike(test, signatures.get(test, ""))][:MAX_FIXED_TESTS]
+        tests = [test for test in failing if fix.has_same_cause(test, signatures.get(test, ""))][:MAX_FIXED_TESTS]
         if not tests or fix.id in tried or fix.template.project != part.project.path:
             continue
         if not _parse_patched_files(fix.template.patch).isdisjoint(file.path for file in part.changed):

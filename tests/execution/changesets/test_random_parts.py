@@ -27,7 +27,7 @@ def draw_parts(change: Change, chance: random.Random) -> list[FilePart]:
     for file in change.diff():
         hunks = file.hunks.count("\n@@ -") + file.hunks.startswith("@@ -")
         if hunks > 1 and not file.all_or_nothing and chance.random() < 0.7:
-            numbers = list(itertools.islice(file.numbers, hunks))
+            numbers = list(itertools.islice(file.hunk_numbers, hunks))
             chosen = sorted(chance.sample(numbers, chance.randint(1, hunks)))
             parts.append(FilePart(file.path, tuple(chosen)))
         elif chance.random() < 0.5:

@@ -32,7 +32,7 @@ def list_project_texts(world: ChainWorld) -> list[str]:
 def assert_nothing_changes(world: ChainWorld):
     """Running the chain again changes no byte."""
     before = world.read_pages()
-    assert world.learnings.run_chain().nothing
+    assert world.learnings.run_chain().is_empty
     assert world.read_pages() == before
 
 
@@ -167,7 +167,7 @@ def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld):
     assert promoted.id == promoted_id
     assert {source.entry for source in promoted.promoted_from} == {world.find_project_entry().id}
     assert world.learnings.view(promoted.id).sessions == ("s0", "s1", "s2")
-    assert world.learnings.run_chain(judge=True).nothing
+    assert world.learnings.run_chain(judge=True).is_empty
     world.end_session("s3", UV, speaker="operator")
     assert world.learnings.run_chain(judge=True).reinforced == (promoted.id,)
     assert list_global_entries(world)[0].reinforced_by == ("s3",)

@@ -52,7 +52,7 @@ def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: ChainWo
     assert entry.text == "What was made of “round cart totals” was landed and undone: agree on the result first."
     assert (entry.confidence, entry.reasons[0], entry.scope) == (0.5, "it was observed once", LearningScope.TEAM)
     (retired,) = record_and_list(landed)
-    assert (retired.active, retired.retired_because) == (False, "its changes were landed after all")
+    assert (retired.is_active, retired.retired_because) == (False, "its changes were landed after all")
     assert record_and_list(undone) == [entry]
 
 

@@ -68,7 +68,7 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
         engine.learnings.retract(LESSON, "it is wrong")
         assert find_source_kinds(world) == []
         assert [candidate.status for candidate in engine.adaptation.list_candidates()] == [CandidateStatus.ROLLED_BACK]
-        assert not [entry for entry in engine.learnings.list_entries("project") if entry.active]
+        assert not [entry for entry in engine.learnings.list_entries("project") if entry.is_active]
         correct_card(world, "Describe part 4", "Docs end with a full stop.")
         engine.bubbles.flush()
         assert find_source_kinds(world) == [], "a retracted lesson does not come back when it is said again"

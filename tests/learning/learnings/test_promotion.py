@@ -95,7 +95,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
     before = {entry.id: entry for entry in [*project, *promoted]}
     for change in plan[len(promoted) :]:
         old = before[change.entry.id]
-        assert old.active
+        assert old.is_active
         assert not old.review
         assert not {*change.entry.reinforced_by} & {*old.reinforced_by, *old.source_sessions}
     assert plan_for(sessions, carry_out(project, plan)) == []
