@@ -333,7 +333,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], StateFields]] = {
         "waiting": engine.list_waiting(),
     },
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
-    "agents": lambda engine, _: {"agents": engine.agents.list(), "retired_agents": engine.agents.list_retired()},
+    "agents": lambda engine, _: {"agents": engine.agents.list_agents(), "retired_agents": engine.agents.list_retired()},
     "place": _read_place,
     "log": lambda engine, _: {
         "latest_log": engine.safety.read_log(limit=1),

@@ -213,7 +213,7 @@ def send_findings(app: Console) -> None:
     """Show the findings that passed all gates, and send them up once you confirm."""
     send = partial(app.call_engine, lambda engine: engine.bubbles.flush(), partial(_report_sent, app))
     app.load_for_dialog(
-        lambda engine: engine.bubbles.list(state=BubbleState.QUEUED),
+        lambda engine: engine.bubbles.list_bubbles(state=BubbleState.QUEUED),
         lambda queued: confirm(app, "Send these findings up now?", _make_findings_question(queued), "send up", send),
     )
 

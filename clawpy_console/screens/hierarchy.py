@@ -466,7 +466,7 @@ first, its part `teaching`, and sessions newest first."""
 def read_agent(engine: Engine, agent_id: str) -> AgentDetail:
     """The detail of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
     if agent_id == OWNER_ID:
-        queued = engine.bubbles.list(state=BubbleState.QUEUED, limit=MAX_ITEMS)
+        queued = engine.bubbles.list_bubbles(state=BubbleState.QUEUED, limit=MAX_ITEMS)
         problems = agent_fields.make_problem_fields(dispatch(engine, "agents", {})["problems"])
         return AgentDetail(agent_id, {"who": [Field("folder", str(engine.home.agents)), *problems], "findings": queued})
     agent = dispatch(engine, "agents", {"action": "show", "id": agent_id})
@@ -478,6 +478,6 @@ def read_agent(engine: Engine, agent_id: str) -> AgentDetail:
         guidance = dispatch(engine, "guidance", {"id": agent_id})
         block = engine.cascade.guidance(agent_id)
         contents |= {"guidance": guidance, "teaching": guidance["teaching"]}
-    contents["findings"] = engine.bubbles.list(agent=agent_id, limit=MAX_ITEMS)
+    contents["findings"] = engine.bubbles.list_bubbles(agent=agent_id, limit=MAX_ITEMS)
     contents["work"] = engine.sessions.list_newest(agent=agent_id, limit=MAX_ITEMS)
     return AgentDetail(agent_id, {name: contents[name] for name in TABS if name in contents}, block)

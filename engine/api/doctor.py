@@ -41,7 +41,7 @@ from engine.api.notify.outbox import UNDELIVERED_SQL
 from engine.api.offline import read_rows
 from engine.api_keys import Keys
 from engine.config import find_url_problem
-from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface
+from engine.config.external_sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface
 from engine.config.settings import FixedSettings, Settings
 from engine.config.settings_file import SETTING_VARIABLES, format_key
 from engine.git import INSTALL_GIT, MIN_VERSION, Git, find_repository_root, read_git_version

@@ -22,7 +22,7 @@ from engine.api.offline import read_rows
 from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, find_key_variables, make_variable_name
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config import ACP_PREFIX, AUTO, MODEL
-from engine.config.sections import ProviderKind, ProviderSettings
+from engine.config.external_sections import ProviderKind, ProviderSettings
 from engine.config.settings import FixedSettings, Settings, SettingsSource
 from engine.execution.model_router import ModelRouter, ProviderState, describe_setup
 from engine.frozen import frozen, group_pairs
@@ -286,7 +286,7 @@ def check_agents(home: Home, settings: Settings) -> Check:
         return fail("agents", error.message, error.fix)
     if problems:
         return warn("agents", "; ".join(problems), f"fix the files under {home.agents}")
-    return Check("agents", f"{count(len(agents.list()), 'agent')}, no problems")
+    return Check("agents", f"{count(len(agents.list_agents()), 'agent')}, no problems")
 
 
 def check_coding_agents(home: Home, settings: Settings) -> list[Check]:

@@ -93,7 +93,7 @@ def find_source_files() -> list[Path]:
 
 
 def _collect_program_names() -> dict[str, Any]:
-    from engine.config.sections import PROVIDERS
+    from engine.config.external_sections import PROVIDERS
     from engine.config.settings import Settings
     from engine.config.settings_file import describe_accepted, parse_key
     from engine.execution.runners.acp import KNOWN_AGENTS

@@ -1,8 +1,8 @@
 """The settings of a home (SPEC 7.6); here what their sections are made of: `Section`, and the types of their values.
 
-`sections` are those on other programs and machines. `settings` are those on the engine itself, and the model of all.
-`settings_file` reads it from the file and the environment, and says what a key accepts. They may import engine.model,
-home, text and frozen.
+`external_sections` are those on other programs and machines. `settings` are those on the engine itself, and the model
+of all. `settings_file` reads it from the file and the environment, and says what a key accepts. They may import
+engine.model, home, text and frozen.
 """
 
 from __future__ import annotations

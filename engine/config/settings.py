@@ -1,5 +1,5 @@
 """The settings of a home: one model, and its sections on the engine itself (SPEC 4.2, 7.4, 7.6). The sections on other
-programs and machines are in `sections`.
+programs and machines are in `external_sections`.
 
 Names in the file are in camel case (`crossPollEnabled`); attributes are the same in snake case. `settings_file` reads
 the file and the environment into this model.
@@ -31,7 +31,7 @@ from engine.config import (
     refuse_if,
     strip_slash,
 )
-from engine.config.sections import (
+from engine.config.external_sections import (
     PROVIDERS,
     AcpSettings,
     GatewaySettings,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from engine.config.sections import PROVIDERS
+from engine.config.external_sections import PROVIDERS
 from engine.config.settings import Settings
 from engine.frozen import frozen
 from engine.model import Refusal

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from engine.background import run_in_thread
 from engine.config import ACP_PREFIX, AUTO, MODEL, find_model_problem, is_loopback_host
-from engine.config.sections import ProviderKind, ProviderSettings
+from engine.config.external_sections import ProviderKind, ProviderSettings
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp import KNOWN_AGENTS, describe_agent, find_agents
 from engine.frozen import frozen

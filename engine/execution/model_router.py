@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from engine.api_keys import Key, Keys, advise_without_keyring
 from engine.config import find_model_problem, is_loopback_host
-from engine.config.sections import PROVIDERS, ProviderKind, ProviderSettings, TokenPrice
+from engine.config.external_sections import PROVIDERS, ProviderKind, ProviderSettings, TokenPrice
 from engine.config.settings import SettingsSource
 from engine.execution.runners.model import Model
 from engine.execution.runners.model.request_costs import compute_blended_price, find_highest_price

@@ -99,7 +99,7 @@ class Agents:
                 create_agent_folder(unfinished / agent_id, role)
         return True
 
-    def list(self) -> Sequence[AgentView]:
+    def list_agents(self) -> list[AgentView]:
         """Every agent, leaders before the agents below them, else by id; broken ones last."""
         views = self._load_views()
 
@@ -283,7 +283,7 @@ class Agents:
                 f"move them first: clawpy agents move {reports[0]} --to OTHER",
             )
 
-    def list_retired(self) -> Sequence[AgentView]:
+    def list_retired(self) -> list[AgentView]:
         """The retired agents. Their ids are the names for `restore`."""
         config, activity = self.config.current, self._read_activity()
         views = []

@@ -161,7 +161,7 @@ class Bubbles:
 
         self._database.write(refuse)
 
-    def list(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:
+    def list_bubbles(self, *, state: BubbleState | None = None, agent: str = "", limit: int = 100) -> Sequence[Bubble]:
         """The findings, newest first; of one state, or sent or received by one agent, if given."""
         conditions = ["TRUE"]
         if state is not None:
@@ -188,7 +188,7 @@ class Bubbles:
     def waiting(self) -> Sequence[Waiting]:
         """The entries in the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
         which says what blocks the findings or when they go up."""
-        queued = self.list(state=BubbleState.QUEUED, limit=MAX_WAITING)[::-1]
+        queued = self.list_bubbles(state=BubbleState.QUEUED, limit=MAX_WAITING)[::-1]
         within = span(timedelta(seconds=self._agents.config.current.m2_interval_seconds))
         entries = []
         for bubble in queued:

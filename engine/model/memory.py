@@ -40,23 +40,6 @@ RETENTION_BY_KIND: Mapping[str, Retention] = {
 
 
 @frozen
-class Thread:
-    """A conversation of the operator with another agent about a workspace."""
-
-    session: str
-    agent: str
-    workspace: str
-    about: str
-    """The operator's words."""
-    question: str
-    """The agent's last question, "" for none."""
-    unanswered: bool
-    """Whether the operator spoke last."""
-    at: datetime
-    """The time of the last turn."""
-
-
-@frozen
 class NewMemory:
     """Something to remember."""
 

@@ -21,12 +21,13 @@ from engine.frozen import frozen
 from engine.git.github import GitHubState
 from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.state import FileState, GitState
-from engine.model import ChangeSet, CheckResult, Landing, SessionView, Signal, Task, Thread
+from engine.model import ChangeSet, CheckResult, Landing, SessionView, Signal, Task
 from engine.model.adaptation import KnownFix
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     Meeting,
     OurWrite,
+    Thread,
     describe_git_evidence,
     describe_thread,
     find_nearest_meeting,

@@ -13,7 +13,7 @@ from engine.clock import PartOfDay, part_of_day
 from engine.frozen import frozen, group_pairs
 from engine.git.github import GitHubState
 from engine.git.state import GitState, Touch
-from engine.model import SessionState, SessionView, Signal, Task, TaskState, Thread
+from engine.model import SessionState, SessionView, Signal, Task, TaskState
 from engine.text import plain
 from engine.wording import count, moment, span
 
@@ -280,6 +280,23 @@ def make_git_signal(state: GitState, github: GitHubState | None, *, tests_stale:
 
 MEETINGS_AHEAD = timedelta(hours=4)
 """How far ahead meetings count. The relevance of a meeting decreases evenly to 0 over this time."""
+
+
+@frozen
+class Thread:
+    """A conversation of the operator with another agent about a workspace."""
+
+    session: str
+    agent: str
+    workspace: str
+    about: str
+    """The operator's words."""
+    question: str
+    """The agent's last question, "" for none."""
+    unanswered: bool
+    """Whether the operator spoke last."""
+    at: datetime
+    """The time of the last turn."""
 
 
 @frozen

@@ -21,8 +21,7 @@ from typing import NamedTuple
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.memory.importing import Turn, find_folder, find_turn, parse_line
-from engine.model import Thread
-from engine.prediction.signals import MAX_CLOCK_DIFFERENCE
+from engine.prediction.signals import MAX_CLOCK_DIFFERENCE, Thread
 from engine.redaction import redact
 from engine.text import plain
 

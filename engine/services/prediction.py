@@ -186,7 +186,7 @@ def _build_router(services: Services) -> Router:
     placer = PromptPlacer(
         services.database,
         embed=partial(services.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
-        agents=services.agents.list,
+        agents=services.agents.list_agents,
     )
     return Router(services.clock, services.randomness, placer.place)
 

@@ -15,7 +15,7 @@ from engine.api import doctor
 from engine.api.doctor import check_database, check_index_server, check_notifications, check_shared_database
 from engine.api_keys import Keys
 from engine.clock import FakeClock
-from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
+from engine.config.external_sections import PROVIDERS, NotifySettings, SurfaceSettings
 from engine.config.settings import MemorySettings, Settings
 from engine.home import Home
 from engine.lock import HomeLock

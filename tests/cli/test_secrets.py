@@ -12,7 +12,7 @@ import pytest
 
 from engine.api_keys import Keys
 from engine.clock import FakeClock
-from engine.config.sections import PROVIDERS
+from engine.config.external_sections import PROVIDERS
 from engine.home import Home
 from engine.lock import HomeLock
 from tests.cli.calls import Clawpy

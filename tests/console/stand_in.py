@@ -77,7 +77,7 @@ class StandIn:
         self.settings = StandInSettings(self)
         self.gateway = StandInGateway(self)
         self.tasks = SimpleNamespace(list=lambda **_: read_values(Task, "tasks"))
-        self.agents = SimpleNamespace(list=read_agents, list_retired=list)
+        self.agents = SimpleNamespace(list_agents=read_agents, list_retired=list)
         self.autonomy = SimpleNamespace(
             update_state=lambda: SimpleNamespace(
                 state=AutonomyState.WATCHING,

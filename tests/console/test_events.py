@@ -136,7 +136,7 @@ async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: St
     def broken():
         raise RuntimeError("no such table: agents")
 
-    engine.agents.list = broken
+    engine.agents.list_agents = broken
     async with running(console, notifications=True) as pilot:
         assert console.state.cards
         assert console.state.tasks

@@ -93,7 +93,7 @@ STORIES: Stories = {
         sees("Reserve stock before the payment"),
         press("y"),
         sees("1 finding sent up"),
-        Until("none waits", lambda app: find_world(app).bubbles.list(state=BubbleState.QUEUED) == []),
+        Until("none waits", lambda app: find_world(app).bubbles.list_bubbles(state=BubbleState.QUEUED) == []),
     ),
     "teaching shows the change, and is done after a question": (
         *open_agent("backend_builder", "teaching"),

@@ -266,9 +266,9 @@ async def test_a_hostile_quote_is_marked_and_needs_its_own_key(home: Home):
         await pilot.press("tab", "enter")
         await until_shown(pilot, "Use it as guidance?", "▲ hostile: runs what it downloads", "evil.example")
         bubbles.flush()
-        assert bubbles.list()[0].state is BubbleState.QUEUED
+        assert bubbles.list_bubbles()[0].state is BubbleState.QUEUED
         await pilot.press("X")
-        await until(pilot, lambda: bubbles.list()[0].approved_at)
+        await until(pilot, lambda: bubbles.list_bubbles()[0].approved_at)
         bubbles.flush()
         patterns = console.engine.profiles.read("backend_lead").patterns
         assert [(item.text, item.trust) for item in patterns if item.sources] == [(QUOTE.text, Trust.QUOTED)]

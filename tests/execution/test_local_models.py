@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from engine.config.sections import ProviderKind, ProviderSettings
+from engine.config.external_sections import ProviderKind, ProviderSettings
 from engine.execution.channel_setup import MAX_MODELS, TIMEOUT_S, query_local_models
 from tests.support.web_server import WebServer
 

@@ -99,7 +99,7 @@ def test_a_broken_folder_is_shown_with_its_reason_and_may_spend_nothing(
         path.unlink()
     else:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    views = agents.list()
+    views = agents.list_agents()
     assert views[-1].id == "dreamer"
     assert views[-1].broken.startswith(reason)
     assert agents.find_problems()[0].startswith(f"dreamer: {reason}")

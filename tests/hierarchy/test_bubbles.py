@@ -125,7 +125,7 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Org
     queued = world.bubbles.offer(make_learning(2, text="The docs end with a full stop!"))
     assert queued.state is BubbleState.QUEUED
     retract()
-    [finding] = world.bubbles.list(state=BubbleState.REFUSED)
+    [finding] = world.bubbles.list_bubbles(state=BubbleState.REFUSED)
     assert (finding.id, finding.refused_by.name) == (queued.id, "novelty")
     assert finding.refused_by.reason == "you retracted it"
 
@@ -180,11 +180,11 @@ def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: Organis
                 world.bubbles.flush()
             except RuntimeError:
                 faults += 1
-                assert {bubble.state for bubble in world.bubbles.list()} == {BubbleState.QUEUED}
+                assert {bubble.state for bubble in world.bubbles.list_bubbles()} == {BubbleState.QUEUED}
                 assert list_learned_texts(world) == []
             else:
                 break
     assert statements[0] == faults >= 10
     assert sorted(list_learned_texts(world)) == expected
-    assert {bubble.state for bubble in world.bubbles.list()} == {BubbleState.FLUSHED}
+    assert {bubble.state for bubble in world.bubbles.list_bubbles()} == {BubbleState.FLUSHED}
     assert world.read_kinds().count("MemoryBubbleFlushed") == 1

@@ -184,7 +184,7 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
     engine.knowledge.forgetting.forget(preview.wanted)
     assert "vandersloot" not in engine.cascade.guidance("backend_builder").block.lower(), "at once, not after 300 s"
     assert engine.profiles.read("backend_lead").principles == (KEPT,)
-    assert not any("vandersloot" in bubble.learning.text.lower() for bubble in engine.bubbles.list())
+    assert not any("vandersloot" in bubble.learning.text.lower() for bubble in engine.bubbles.list_bubbles())
     [call] = engine.calls.list_for_session("session_1")
     assert "Vandersloot" not in "".join(part.text for part in engine.calls.read_prompt(call.id))
     with closing(sqlite3.connect(engine.home.database)) as database:

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from engine.git.inspection import DueMerge
-from engine.model import CheckResult, SessionState, Thread
+from engine.model import CheckResult, SessionState
 from engine.prediction.problems import find_unsolved_problem
+from engine.prediction.signals import Thread
 from tests.prediction.builders import NOW, make_session, make_task, propose_all
 from tests.prediction.sensing import AFTER_RUN, LAST_RUN_AT, SensedWorkspace, make_old_workspace
 from tests.support import read_table
@@ -92,13 +93,7 @@ def test_the_situation_in_words_has_no_control_characters(world: SensedWorkspace
 
 def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: SensedWorkspace):
     thread = Thread(
-        "claude-code:s1",
-        "Claude Code",
-        str(world.path),
-        "Add the cart",
-        "Shall I test it?",
-        unanswered=False,
-        at=AFTER_RUN,
+        "claude-code:s1", "Claude Code", "/shop", "Add the cart", "Shall I test it?", unanswered=False, at=AFTER_RUN
     )
     world.threads = SimpleNamespace(read_newest=lambda workspace: [thread], find_last_growth=lambda: AFTER_RUN)
     context = world.sense(last_input=LAST_RUN_AT)

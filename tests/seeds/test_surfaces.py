@@ -9,7 +9,7 @@ import pytest
 
 from clawpy_console.cli.status_bar import format_file_line as status_bar
 from engine.api.status_bar_file import StatusBarFile
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from tests.seeds.operator_world import OperatorWorld
 from tests.support.notification_server import NotificationServer
 from tests.support.repository import add_conflicting_branches

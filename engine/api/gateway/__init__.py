@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from engine.api.gateway.access import THIS_RUN, Access, make_listen_address
-from engine.config.sections import GatewaySettings
+from engine.config.external_sections import GatewaySettings
 from engine.events import Event
 from engine.events.engine import GatewayClosed, GatewayOpened
 from engine.frozen import frozen

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from engine.api_keys import ENVIRONMENT, FILE, Keys, NoKeyring
-from engine.config.sections import GatewaySettings
+from engine.config.external_sections import GatewaySettings
 from engine.frozen import frozen
 from engine.home import Home
 from engine.lock import read_holder

@@ -37,7 +37,7 @@ from engine.api.notify.notes import (
 from engine.api.notify.outbox import NotificationRow, Outbox
 from engine.api.notify.sender import MAX_NOTIFICATION_AGE, IssuePass, Sender
 from engine.background import BackgroundWorker
-from engine.config.sections import Surface, make_address_variable
+from engine.config.external_sections import Surface, make_address_variable
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
 from engine.storage.ledger import LedgerCursor, LedgerEntry

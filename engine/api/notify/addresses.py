@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 
 from engine.api.documents import Document
 from engine.api_keys import ENVIRONMENT, Keys
-from engine.config.sections import (
+from engine.config.external_sections import (
     DESKTOP_SCHEME,
     OPEN_SCHEMES,
     SERVICE_ADDRESS,

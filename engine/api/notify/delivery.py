@@ -19,7 +19,7 @@ from dataclasses import field, replace
 from engine.api.documents import Document
 from engine.api.notify.addresses import Address
 from engine.api.notify.notes import QUIET_FORMS, Form, Note
-from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME
+from engine.config.external_sections import DESKTOP_SCHEME, SPEAK_SCHEME
 from engine.frozen import frozen
 from engine.installed import (
     NOTIFY,

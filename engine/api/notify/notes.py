@@ -18,7 +18,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from engine.api.documents import Document
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import PROBLEM_FOUND, Card, DecidedBy, Refusal, SessionState, SessionView, Source, Status, Tier

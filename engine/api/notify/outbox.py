@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, select
 
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from engine.events import Event
 from engine.events.engine import NotificationsGivenUp
 from engine.frozen import frozen, group_pairs

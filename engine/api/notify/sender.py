@@ -17,7 +17,7 @@ from engine.api.notify.delivery import Button, Deliver, DeliveryFailure
 from engine.api.notify.notes import FORMS, Note, NotificationKind, make_content, make_digest, make_note
 from engine.api.notify.outbox import DeliveryState, NotificationRow, Outbox
 from engine.background import BackgroundWorker
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from engine.model import Refusal
 
 if TYPE_CHECKING:

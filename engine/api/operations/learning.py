@@ -180,7 +180,7 @@ def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text 
 
 def _find_lesson_uses(engine: Services, lesson: str) -> Document:
     """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
-    profiles = engine.profiles.read_all([agent.id for agent in engine.agents.list() if agent.tier <= 3])
+    profiles = engine.profiles.read_all([agent.id for agent in engine.agents.list_agents() if agent.tier <= 3])
     leaders = [
         leader
         for leader, profile in profiles.items()

@@ -111,7 +111,7 @@ def bubbles(
         return {"flushed": document(report.flushed), "waiting": report.waiting, "cloudSyncFailure": report.failed}
     if action == "approve":
         return {"bubbles": [document(engine.bubbles.approve(require("id", id)))]}
-    findings = engine.bubbles.list(state=BubbleState(state) if state else None, agent=agent, limit=limit)
+    findings = engine.bubbles.list_bubbles(state=BubbleState(state) if state else None, agent=agent, limit=limit)
     return {"bubbles": document(findings)}
 
 
@@ -142,7 +142,7 @@ def _make_agents_document(engine: Services) -> Document:
     """All agents, the coding agents, and the problems of the organisation's files."""
     agents = engine.agents
     return {
-        "agents": document(agents.list()),
+        "agents": document(agents.list_agents()),
         "coding": _list_coding_agents(engine),
         "codingSupported": list(engine.channel_setup.supported_agents),
         "retired": [agent.id for agent in agents.list_retired()],
@@ -170,7 +170,7 @@ def _make_agent_document(engine: Services, agent_id: str) -> Document:
     """An agent with its chain of leaders, and fewer fields if it is broken or retired. One that works comes before a
     retired one of the same id."""
     agents = engine.agents
-    is_retired = agent_id not in [agent.id for agent in agents.list()]
+    is_retired = agent_id not in [agent.id for agent in agents.list_agents()]
     retired = next((agent for agent in agents.list_retired() if is_retired and agent.id == agent_id), None)
     agent = retired or agents.get(agent_id)
     folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id

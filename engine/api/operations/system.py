@@ -16,7 +16,7 @@ from pydantic import Field
 from engine.api.documents import Document, document, instant
 from engine.api.operations import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
 from engine.config import ACP_PREFIX, Dollars, Hour, Milliseconds
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, HoldKind, Refusal
 from engine.safety.content.commands import check_command

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from engine.api.gateway.access import make_listen_address
-from engine.config.sections import GatewaySettings
+from engine.config.external_sections import GatewaySettings
 from tests.api.gateway.served import Serve
 from tests.support import read_table
 from tests.support.checks import refused

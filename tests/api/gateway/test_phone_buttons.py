@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from engine.api.gateway.guard import GatewayLimits
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from engine.model import DecidedBy, Status
 from tests.api.gateway.served import Serve, Served
 from tests.support.notification_server import NotificationServer

@@ -11,7 +11,7 @@ from engine.api.notify.delivery import Button, DeliveryFailure, deliver
 from engine.api.notify.notes import Note
 from engine.api_keys import Key, Keys
 from engine.clock import FakeClock
-from engine.config.sections import NotifySettings, Surface, SurfaceSettings
+from engine.config.external_sections import NotifySettings, Surface, SurfaceSettings
 from engine.config.settings import Settings
 from engine.events import Event, EventBus
 from engine.events.engine import CostWarned, StateChanged

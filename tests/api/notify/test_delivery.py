@@ -13,7 +13,7 @@ from apprise.plugins.discord import NotifyDiscord
 from engine.api.notify.addresses import Address, Addresses, store_address
 from engine.api.notify.delivery import Button, DeliveryFailure, deliver
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
-from engine.config.sections import NotifySettings, Surface, SurfaceSettings, find_address_problem
+from engine.config.external_sections import NotifySettings, Surface, SurfaceSettings, find_address_problem
 from engine.config.settings import Settings
 from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home

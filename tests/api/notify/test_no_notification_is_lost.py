@@ -14,7 +14,7 @@ from engine.api.notify.addresses import Address
 from engine.api.notify.delivery import Button, DeliveryFailure
 from engine.api.notify.notes import Note
 from engine.clock import FakeClock
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from engine.events import EventBus
 from engine.events.engine import CostWarned
 from engine.storage.database import Database

@@ -18,7 +18,7 @@ from engine.api.notify.notes import (
     make_digest,
     make_note,
 )
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from engine.config.settings import Settings
 from engine.model import Tier
 from tests.support import MONDAY_MORNING as NOW

@@ -16,7 +16,7 @@ from engine.api.notify.delivery import DeliveryFailure
 from engine.api.notify.notes import Form
 from engine.api.notify.sender import BACKOFF_S, MAX_NOTIFICATION_AGE, MAX_TRIES
 from engine.clock import FakeClock
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from engine.events import Event, EventBus
 from engine.model import SessionState, Tier
 from engine.storage.database import Database

@@ -6,7 +6,7 @@ from typing import Any
 from clawpy_console.cli.main import render_document
 from engine.api.notify.delivery import DeliveryFailure
 from engine.api.operations import dispatch
-from engine.config.sections import Surface
+from engine.config.external_sections import Surface
 from tests.api.notify.notify_world import PAUSED_EVENT, NotifyWorld
 from tests.support.checks import refused
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from engine.config.sections import AcpSettings
+from engine.config.external_sections import AcpSettings
 from engine.config.settings import Settings
 from engine.execution.live_session import LiveSession
 from engine.execution.runners import SessionStopped

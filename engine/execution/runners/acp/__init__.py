@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from engine.config.sections import AcpSettings
+from engine.config.external_sections import AcpSettings
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import TOOLS
 from engine.files import read_table

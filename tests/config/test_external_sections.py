@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.config import find_model_problem, find_runner_problem, find_url_problem
-from engine.config.sections import PROVIDERS
+from engine.config.external_sections import PROVIDERS
 from engine.config.settings import Settings
 from engine.config.settings_file import BadConfig, read_settings
 from tests.support import read_table
