@@ -20,6 +20,7 @@ from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.agent_folders import Tools
 from engine.model import Refusal, Verdict
+from engine.safety.content.shell import join_continued_lines
 from engine.text import sanitise
 
 MAX_COMMAND_CHARS = 20_000
@@ -119,8 +120,8 @@ def check_plain_text(text: str, name: str, max_length: int) -> str:
 
 def join_command_lines(command: str) -> str:
     """A command in one line, with single spaces. Semicolons separate the lines of a script, so that two commands do not
-    look like one. A line that a backslash continues is one with the next."""
-    lines = command.replace("\\\n", " ").split("\n")
+    look like one. A line that the shell continues is one with the next."""
+    lines = join_continued_lines(command).split("\n")
     return "; ".join(" ".join(line.split()) for line in lines if line.strip())
 
 

@@ -9,6 +9,7 @@ in the same text. Anything it does not understand stays as plain words. Text in 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -98,8 +99,13 @@ _AS_PROMPT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)@P\}")
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 """Matches a backslash with what it escapes."""
 
-_ESCAPED_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
-"""The characters that escapes of one letter stand for."""
+_ESCAPED_CHARACTERS = {
+    "n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": "", "\n": "\\\n"
+}  # fmt: skip
+"""The characters that escapes of one character stand for. A line break stays escaped."""
+
+_ESCAPED_IN_BACKTICKS = re.compile(r"\\([\\`$])")
+"""Matches what is no longer escaped once the shell has read the backticks around it."""
 
 _BRACES = re.compile(
     r"([^{}]*(?:[{}][^{}]*)*?)\{(?:([^{},]*,[^{}]*)|([A-Za-z])\.\.([A-Za-z])(?:\.\.-?\d+)?)\}(.*)", re.DOTALL
@@ -151,6 +157,14 @@ def unescape(text: str) -> str:
 def parse(text: str) -> list[SimpleCommand]:
     """The simple commands of `text` in order. Never raises; takes linear time."""
     return _CommandReader(text[:MAX_COMMAND_LINE_CHARS]).run()
+
+
+def join_continued_lines(text: str) -> str:
+    """`text` with each line that the shell continues joined with the next, as far as it is read. Lines within `$(…)`
+    stay apart. Never raises; takes linear time."""
+    reader = _CommandReader(text[:MAX_COMMAND_LINE_CHARS])
+    reader.run()
+    return reader.source.join(up_to=reader.position) + text[MAX_COMMAND_LINE_CHARS:]
 
 
 def _list_letters(first: str, last: str) -> list[str]:
@@ -205,12 +219,82 @@ class _Group:
     """The command whose output is piped in."""
 
 
+_CONTINUATION = re.compile(r"(?<!\\)(?:\\\\)*\\\n")
+"""Matches the backslashes and the line break at the end of a line that is continued."""
+
+
+class _Source:
+    """A text as it is written, and as `joined` with its continued lines made one. The shell does not continue comments,
+    nor lines in single quotes."""
+
+    def __init__(self, written: str) -> None:
+        self.written = written
+        self._ends = [match.end() for match in _CONTINUATION.finditer(written)]
+        """The indices in `written` behind each continuation."""
+        self._joints = [end - 2 * number for number, end in enumerate(self._ends, 1)]
+        """The indices in `joined` where each continuation was."""
+        self._kept: list[bool] = [False] * len(self._ends)
+        """For each continuation, whether it was read as it is written."""
+        self.joined = self._remove(self._ends)
+
+    def _remove(self, ends: Sequence[int]) -> str:
+        """`written` without the continuations that end at these indices."""
+        begins = [0, *ends]
+        return "".join(
+            self.written[begin : end - 2] for begin, end in zip(begins, [*ends, len(self.written) + 2], strict=True)
+        )
+
+    def join(self, up_to: int) -> str:
+        """`written` without the continuations that were read as such, up to this index in `joined`."""
+        return self._remove(
+            [
+                end
+                for end, joint, is_kept in zip(self._ends, self._joints, self._kept, strict=True)
+                if not is_kept and joint <= up_to
+            ]
+        )
+
+    def cut(self, begin: int, end: int) -> str:
+        """The text between two indices in `joined`, as it is written."""
+        first, last = bisect_left(self._joints, begin), bisect_right(self._joints, end)
+        self._kept[first:last] = [True] * (last - first)
+        return self.written[begin + 2 * first : end + 2 * last]
+
+    def find_written(self, index: int) -> int:
+        """The index in `written` of a character in `joined`."""
+        return index + 2 * bisect_right(self._joints, index)
+
+    def find_joined(self, index: int) -> int:
+        """The index in `joined` of a character in `written`."""
+        return min(index - 2 * bisect_right(self._ends, index), len(self.joined))
+
+    def find_line_end(self, begin: int, *, joins: bool) -> int:
+        """The index in `written` of the line break that ends the line around `begin`. If `joins`, a continued line goes
+        on."""
+        end = self._find_break(begin)
+        while joins and end < len(self.written) and self._is_continuation(end):
+            end = self._find_break(end + 1)
+        if not joins and self._is_continuation(end):
+            self._kept[bisect_left(self._ends, end + 1)] = True
+        return end
+
+    def _find_break(self, begin: int) -> int:
+        index = self.written.find("\n", begin)
+        return len(self.written) if index < 0 else index
+
+    def _is_continuation(self, index: int) -> bool:
+        """Whether the line break at this index in `written` is continued."""
+        place = bisect_left(self._ends, index + 1)
+        return place < len(self._ends) and self._ends[place] == index + 1
+
+
 class _WordReader:
     """Reads the words of one text from left to right. What the shell runs within them is added to the command
     `current`."""
 
     def __init__(self, text: str, depth: int = 0) -> None:
-        self.text = text.replace("\\\n", "")
+        self.source = _Source(text)
+        self.text = self.source.joined
         self.position = 0
         self.current = SimpleCommand()
         """The command that is being read."""
@@ -260,7 +344,7 @@ class _WordReader:
         if character == "'":
             end = self._find_or_end("'", begin)
             self.position = end + 1
-            return self.text[begin:end]
+            return self.source.cut(begin, end)
         if character == '"':
             self.position = begin
             return self.read_quoted()
@@ -314,7 +398,7 @@ class _WordReader:
             begin = self.position + 2
             end = self._find_unescaped("'", begin)
             self.position = end + 1
-            return unescape(self.text[begin:end])
+            return unescape(self.source.cut(begin, end))
         if self.text.startswith('$"', self.position) and not in_quotes:
             self.position += 2
             return self.read_quoted()
@@ -365,7 +449,7 @@ class _WordReader:
         if text.startswith("${", begin):
             self.position += 2
             inner = self._read_to_closing('"{' if in_quotes and _TAKES_DEFAULT.match(text, begin) else "{")
-            return f"${{{self._add_substitutions(inner) or inner}}}"
+            return f"${{{self._add_substitutions(inner) or _Source(inner).joined}}}"
         name = _NAME.match(text, begin + 1) or _SPECIAL_PARAMETER.match(text, begin)
         self.position = name.end() if name else begin + 1
         return text[begin : self.position]
@@ -389,7 +473,7 @@ class _WordReader:
     def _read_backticks(self) -> str:
         begin = self.position + 1
         end = self._find_unescaped("`", begin)
-        self.current.substitutions.append(self.text[begin:end].replace("\\`", "`"))
+        self.current.substitutions.append(_ESCAPED_IN_BACKTICKS.sub(r"\1", self.source.cut(begin, end)))
         self.position = end + 1
         return "$()"
 
@@ -419,7 +503,8 @@ class _WordReader:
         return [word]
 
     def _read_to_closing(self, opening: str) -> str:
-        """Read up to the bracket that closes the last one. Brackets in quotes do not count."""
+        """Read up to the bracket that closes the last one; returns what is between as it is written. Brackets in quotes
+        do not count."""
         start = self.position
         opened = [start - 1]
         while opened and (match := _BRACKETS[opening].search(self.text, self.position)):
@@ -435,7 +520,7 @@ class _WordReader:
         if opened:
             self.position = len(self.text)
             self.closings.update(dict.fromkeys(opened, self.position))
-        return self.text[start : self.closings[start - 1]]
+        return self.source.cut(start, self.closings[start - 1])
 
     def _skip_quoted(self, quote: str) -> None:
         """Move behind the closing quotation mark."""
@@ -477,12 +562,8 @@ class _CommandReader(_WordReader):
             character = text[self.position]
             if character in " \t":
                 self.position += 1
-            elif character == "\n":
-                self.position += 1
-                self._end_command()
-                self._read_heredocs()
-            elif character == "#" and self.position >= self.arithmetic_end:
-                self.position = self._find_or_end("\n", self.position)
+            elif character == "\n" or (character == "#" and self.position >= self.arithmetic_end):
+                self._end_line()
             elif character in ";&|()":
                 self._read_operator(character)
             elif character in "<>" and not self._is_at_process():
@@ -595,26 +676,35 @@ class _CommandReader(_WordReader):
         else:
             self.current.redirects.append((operator, word))
 
-    def _read_heredocs(self) -> None:
+    def _end_line(self) -> None:
+        """Read a comment, if there is one, the line break, and the here-documents behind it."""
+        upstream = None if self.current.argv or self.current.body else self.current.piped_from
+        self._end_command()
+        self.current.piped_from = upstream  # a command may follow in the line after `|`
+        begin = self.source.find_line_end(self.source.find_written(self.position), joins=False) + 1
         pending, self.heredocs = self.heredocs, []
         for heredoc in pending:
-            body = self._read_body(heredoc)
-            heredoc.reader.stdin = body
-            if heredoc.expands:
-                # The shell runs these while it makes the document.
-                heredoc.reader.substitutions += find_scripts_in_quotes(body)
+            begin = self._read_heredoc(heredoc, begin)
+        self.position = self.source.find_joined(begin)
 
-    def _read_body(self, heredoc: _Heredoc) -> str:
-        """Read the lines up to the delimiter."""
-        lines: list[str] = []
-        while self.position < len(self.text):
-            end = self._find_or_end("\n", self.position)
-            line = self.text[self.position : end]
-            self.position = min(end + 1, len(self.text))
+    def _read_heredoc(self, heredoc: _Heredoc, begin: int) -> int:
+        """Read the lines up to the delimiter. Returns the index behind it; both indices are of the text as it is
+        written."""
+        written = self.source.written
+        body_end = position = begin
+        while position < len(written):
+            end = self.source.find_line_end(position, joins=heredoc.expands)
+            line = written[position:end].replace("\\\n", "")
+            position = end + 1
             if (line.lstrip("\t") if heredoc.strips_tabs else line) == heredoc.delimiter:
                 break
-            lines.append(line)
-        return "\n".join(lines)
+            body_end = end
+        body = written[begin:body_end]
+        heredoc.reader.stdin = _Source(body).joined if heredoc.expands else body
+        if heredoc.expands:
+            # The shell runs these while it makes the document.
+            heredoc.reader.substitutions += find_scripts_in_quotes(body)
+        return position
 
     def _add_word(self) -> None:
         start = self.position

@@ -88,7 +88,9 @@ class Unwrapped:
         )
 
     def add_program_text(self, interpreter: str, text: str) -> None:
-        """Add the text of a program once, also if all commands of a group have it as their input."""
+        """Add the text of a program once, also if all commands of a group have it as their input. Its continued lines
+        are joined."""
+        text = text.replace("\\\n", "")
         if text not in self.program_texts:
             self.program_chars_left -= len(text)
         if self.program_chars_left < 0:
