@@ -11,6 +11,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePosixPath
 
@@ -140,6 +141,8 @@ class Leftover:
     """From 1."""
     text_hash: str = ""
     """The hash of its text, by which it is known when its line has another number."""
+    is_committed: bool = False
+    """Whether HEAD has such a line in the file."""
 
     @property
     def place(self) -> str:
@@ -158,7 +161,19 @@ def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime 
     if state.operation:
         leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
     leftovers.sort(key=lambda item: (item.kind != CONFLICT_MARKER, item.kind in TODO_KINDS, item.path, item.line))
-    return tuple(leftovers[:MAX_LEFTOVERS])
+    return tuple(_mark_committed(git, state, leftovers[:MAX_LEFTOVERS]))
+
+
+def _mark_committed(git: Git, state: GitState, leftovers: Iterable[Leftover]) -> Iterator[Leftover]:
+    """The same leftovers, with those that HEAD has, too. Only files that your commits changed are read there."""
+    own_files = set(state.own_files)
+    hashes: dict[str, set[str]] = {}
+    for leftover in leftovers:
+        path = leftover.path
+        if path in own_files and path not in hashes:
+            text = git.text("show", f"{state.head}:{path}", allowed=(0, 128))
+            hashes[path] = {compute_text_hash(line.strip()) for line in text.split("\n")}
+        yield replace(leftover, is_committed=leftover.text_hash in hashes.get(path, ()))
 
 
 def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[Leftover]:

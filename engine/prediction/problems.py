@@ -132,7 +132,7 @@ def _find_failing_commit(context: WorkspaceContext) -> Iterator[_Problem]:
         if run is None or (newest is not None and not newest.check.green):
             continue
         sentence = f"at HEAD alone{part.within}: {describe_result(run.check)}, at {moment(run.ran_at, context.local)}"
-        if newest is not None and context.repository.files:
+        if newest is not None and newest.head == run.head and context.repository.files:
             sentence += "; with your uncommitted files the tests passed, so commit what they need"
         yield _Problem(run.ran_at, sentence)
 

@@ -281,7 +281,7 @@ def _propose_learned_flow(context: WorkspaceContext, flow: LearnedFlowOffer) -> 
         flow.prompt,
         f"{ran} Agents ran these commands one after the other again and again.",
         subject=flow.name,
-        facts={"flow": flow.name, "head": git.head, "uncommitted_count": bool(uncommitted_count)},
+        facts={"flow": flow.name, "head": git.head, "dirty": bool(uncommitted_count)},
         evidence_at=changed,
     )
     return make_proposal(context, flow.name, offer)

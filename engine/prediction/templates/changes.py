@@ -72,7 +72,7 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     )
     places = join_shortened((leftover.place for leftover in shown_leftovers), 3)
     files = {leftover.path for leftover in shown_leftovers}
-    is_committed = not files <= {file.path for file in git.files}.difference(git.own_files)
+    is_committed = any(leftover.is_committed for leftover in shown_leftovers)
     state = ("not pushed" if git.has_remote else f"not in {git.base_name}") if is_committed else "not committed"
     summary = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
     yield Offer(

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from engine.git.inspection import OwnChanges
-from engine.git.leftovers import Leftover
 from engine.git.stale_mentions import Mention
 from engine.prediction.templates.changes import leftovers, update_docs
 from tests.prediction.builders import NOW, get_only, make_session
@@ -25,9 +24,8 @@ def test_a_committed_leftover_in_an_uncommitted_file_is_not_called_uncommitted(
     workspace: SensedWorkspace, repository: Repository
 ):
     repository.git("switch", "-qc", "rounding")
-    repository.commit("three", {"cart.py": "# TODO"})
-    repository.path.joinpath("cart.py").write_text("# TODO\nx = 1")
-    context = workspace.sense()
-    inspection = replace(context.inspection, own=OwnChanges(leftovers=(Leftover("TODO", "cart.py", 1),)))
-    card = get_only(leftovers(replace(context, inspection=inspection)))
-    assert card.reasoning == "You added a TODO in cart.py:1, not in main yet."
+    repository.commit("three", {"cart.py": "breakpoint()"})
+    repository.write("cart.py", "breakpoint()\nx = 1")
+    assert get_only(leftovers(workspace.sense())).reasoning == "You added a breakpoint in cart.py:1, not in main yet."
+    repository.write("cart.py", "\nimport pdb")
+    assert get_only(leftovers(workspace.sense())).reasoning.endswith("in cart.py:2, not committed yet.")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine.execution.runners import CannotRun, CommandResult, Facts, Place
+from engine.execution.runners import CannotRun, CommandBlocked, CommandResult, Facts, Place
 from engine.execution.runners.flow import (
     FlowResult,
     Job,
@@ -184,10 +184,11 @@ def _name_rules(findings: Sequence[Finding]) -> str:
 
 
 def _find_what_is_left(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
-    """The findings after the fixes; [] with a line in the transcript if the linter cannot run."""
+    """The findings after the fixes; [] with a line in the transcript if the linter cannot run. The fixes count then,
+    too."""
     try:
         return _run_linter(job, linter, targets)
-    except CannotRun as error:
+    except (CannotRun, CommandBlocked) as error:
         job.say(f"{error.message}: what it would still find is not known")
         return []
 
