@@ -71,14 +71,13 @@ class Tools(BaseModel):
 
 @frozen
 class AgentFolder:
-    """An agent as read from its folder. If the folder cannot be read, `broken` is the reason and the other fields have
-    their defaults."""
+    """An agent as read from its folder. If it cannot be read, the other fields have their defaults."""
 
     id: str
     comms: Comms
     tools: Tools
     broken: str
-    """"" for a folder that could be read."""
+    """The reason, "" for a folder that could be read."""
 
 
 def read_agent_folder(folder: Path, agent_id: str) -> AgentFolder:
@@ -97,7 +96,7 @@ def read_agent_folder(folder: Path, agent_id: str) -> AgentFolder:
         broken = f"{file.name}: cannot be read: {error.strerror or error}"
     except ValidationError as error:
         loc, message = find_first_fault(error)
-        broken = ": ".join([file.name, *([".".join(map(str, loc))] if loc else []), message])
+        broken = ": ".join(filter(None, (file.name, ".".join(map(str, loc)), message)))
     except ValueError as error:
         broken = f"{file.name}: {error}"
     if not AGENT_ID.fullmatch(agent_id):

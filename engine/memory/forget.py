@@ -171,9 +171,10 @@ class Forgetting:
         return ForgetReport(tuple(counts), NOT_ERASED)
 
     def _make_terms(self, id_or_words: str) -> SearchTerms:
-        text = self._find_text(id_or_words.strip())
-        if not (text or "").strip() and _ID.fullmatch(id_or_words.strip()):
-            message = f"{id_or_words.strip()} has no text of its own, or was forgotten already"
+        id = id_or_words.strip()
+        text = self._find_text(id)
+        if not (text or "").strip() and _ID.fullmatch(id):
+            message = f"{id} has no text of its own, or was forgotten already"
             raise Refusal("nothing_found", message, "give the words")
         if text:
             return SearchTerms(make_search_terms(text))

@@ -97,19 +97,19 @@ class LedgerSource:
                     ScorePart("words", share, SEMANTIC_WEIGHT),
                     ScorePart("recency", compute_recency(entry.at, now), REST_WEIGHT),
                 )
-                session = entry.session_id
-                match = RecallMatch(
-                    id=f"event_{entry.id}",
-                    layer=Layer.LEDGER,
-                    text=text,
-                    score=sum(part.points for part in parts),
-                    parts=parts,
-                    reason="it happened",
-                    source=session,
-                    about=session,
-                    at=entry.at,
+                matches.append(
+                    RecallMatch(
+                        id=f"event_{entry.id}",
+                        layer=Layer.LEDGER,
+                        text=text,
+                        score=sum(part.points for part in parts),
+                        parts=parts,
+                        reason="it happened",
+                        source=entry.session_id,
+                        about=entry.session_id,
+                        at=entry.at,
+                    )
                 )
-                matches.append(match)
         return LayerResult(_select_best(matches, query.k))
 
 
@@ -178,19 +178,20 @@ class FactSource:
         for fact in para.facts:
             if (share := compute_share_of_terms(terms, fact.fact)) >= MIN_SHARE:
                 parts = (ScorePart("words", share, SEMANTIC_WEIGHT), ScorePart("ground truth", 1.0, REST_WEIGHT))
-                match = RecallMatch(
-                    id=fact.id,
-                    layer=Layer.PARA,
-                    text=fact.fact,
-                    score=sum(part.points for part in parts),
-                    parts=parts,
-                    reason=f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
-                    source=fact.source,
-                    at=fact.created_at,
-                    trust=fact.trust,
-                    approved=fact.approved_at is not None,
+                matches.append(
+                    RecallMatch(
+                        id=fact.id,
+                        layer=Layer.PARA,
+                        text=fact.fact,
+                        score=sum(part.points for part in parts),
+                        parts=parts,
+                        reason=f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
+                        source=fact.source,
+                        at=fact.created_at,
+                        trust=fact.trust,
+                        approved=fact.approved_at is not None,
+                    )
                 )
-                matches.append(match)
         best = _select_best(matches, query.k)
         self.para.count_access(match.id for match in best)
         return LayerResult(best, "; ".join(para.problems))

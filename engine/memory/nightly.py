@@ -229,30 +229,36 @@ class Nightly:
         synthesis = redact(day.make_synthesis())
         faults: tuple[str, ...] = ()
         while len(checks) < MAX_ATTEMPTS and night.cost_microusd < COST_CAP_MICROUSD:
-            try:
-                answer = self.model.ask(
-                    _make_question(day.date, synthesis, faults, COST_CAP_MICROUSD - night.cost_microusd)
-                )
-            except NoAnswer as error:
-                log.warning("no model evaluated %s: %s", day.date, error)
-                night.reason = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
-                night.cost_microusd += error.cost
-                break
+            answer = self._ask(_make_question(night, synthesis, faults), night)
             if answer is None:
-                night.reason = "no model: you decide"
                 break
-            facts, faults = parse_evaluation(answer.text, synthesis)
-            night.cost_microusd += answer.cost
+            facts, faults = parse_evaluation(answer, synthesis)
             checks.append((CheckResult("nightly", len(facts), len(faults), failing=faults), night.cost_microusd))
-            night.reason = f"the model's answer cannot be used, so rules draft facts: {faults[0]}" if faults else ""
             if night.cost_microusd > COST_CAP_MICROUSD:
                 night.reason = (
                     f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
                 )
-            elif not faults:
-                night.facts = facts
+            elif faults:
+                night.reason = f"the model's answer cannot be used, so rules draft facts: {faults[0]}"
+            else:
+                night.facts, night.reason = facts, ""
                 break
         return checks
+
+    def _ask(self, question: ModelQuestion, night: NightRow) -> str | None:
+        """The model's answer, None for none. `night` gets its cost, and the reason why there is no answer."""
+        try:
+            answer = self.model.ask(question)
+        except NoAnswer as error:
+            log.warning("no model evaluated %s: %s", night.day, error)
+            night.reason = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
+            night.cost_microusd += error.cost
+            return None
+        if answer is None:
+            night.reason = "no model: you decide"
+            return None
+        night.cost_microusd += answer.cost
+        return answer.text
 
     def _read_day(self, day: date) -> DayRecord:
         """What happened on a local day, as the ledger, sessions and captures say."""
@@ -327,15 +333,15 @@ def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, .
     return facts, tuple(faults)
 
 
-def _make_question(day: str, synthesis: str, faults: Sequence[str], budget: int) -> ModelQuestion:
-    """The question about a day; `faults` are those of the answer before."""
+def _make_question(night: NightRow, synthesis: str, faults: Sequence[str]) -> ModelQuestion:
+    """The question about a day, for what is left of its money; `faults` are those of the answer before."""
     correction = "\n\nYour answer before could not be used:\n" + "\n".join(f"- {fault}" for fault in faults[:20])
     return ModelQuestion(
         purpose="nightly",
-        subject=f"nightly:{day}",
+        subject=f"nightly:{night.day}",
         instructions=_EVALUATE_INSTRUCTION,
         text=synthesis + (correction if faults else ""),
         max_tokens=MAX_TOKENS,
-        budget=budget,
+        budget=COST_CAP_MICROUSD - night.cost_microusd,
         seconds=TIMEOUT_S,
     )

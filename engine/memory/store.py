@@ -147,11 +147,6 @@ class MemoryStore:
     on_removed: Callable[[], None] = lambda: None
     """Called after memories were deleted or emptied, so that their vectors are no longer found."""
 
-    @property
-    def commits(self) -> int:
-        """The database's count of commits: unchanged means that nothing was written."""
-        return self.database.commits
-
     # -- remembering
 
     def remember(self, items: Sequence[NewMemory]) -> RememberResult:

@@ -145,8 +145,9 @@ def compute_maxsim(question: bytes, counted: Sequence[int], texts: Sequence[byte
     positions = [position for position, text in enumerate(texts) if text]
     if not len(question_rows) or not positions:
         return scores
-    rows = _unpack(b"".join(texts[position] or b"" for position in positions))
-    starts = numpy.cumsum([0] + [len(texts[position] or b"") // TOKEN_DIMENSIONS for position in positions[:-1]])
+    packed = [text for text in texts if text]
+    rows = _unpack(b"".join(packed))
+    starts = numpy.cumsum([0] + [len(text) // TOKEN_DIMENSIONS for text in packed[:-1]])
     similarity = numpy.einsum("ij,kj->ik", rows, question_rows)  # not `@`: see `compute_products`
     best = numpy.maximum.reduceat(similarity, starts, axis=0)
     scores[positions] = numpy.clip(best.mean(axis=1), 0.0, 1.0)

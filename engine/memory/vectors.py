@@ -290,7 +290,8 @@ class Vectors:
         """All vectors, None if they are too many. They are read at the first call; later calls read new ones."""
         from engine.memory.vector_math import VectorMatrix
 
-        model, commits = self._model(), self._store.commits  # before reading: the next call reads what is written now
+        # Before reading: the next call reads what is written now.
+        model, commits = self._model(), self._store.database.commits
         with self._exact_lock:
             if self._exact_state != (model, commits):
                 if self._exact is None or self._exact_state[0] != model:
