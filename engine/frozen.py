@@ -1,8 +1,8 @@
 """The decorator `frozen` for value classes. It makes dataclasses of the standard library, like `frozen` of attrs.
 
-`dataclass` compiles the source of six methods for each class, which was a tenth of the time until the first frame. Here
-all classes share these methods, which work as in a dataclass. Only `__init__` has a source of its own. It is compiled
-when the first instance is made: half of the classes have none before the first frame.
+`dataclass` compiles the source of six methods for each class, and that delays the first frame. Here all classes share
+these methods, which work as in a dataclass. Only `__init__` has a source of its own. It is compiled when the first
+instance is made, and many classes have none before the first frame.
 
 `group_pairs` is here because every package needs it, as it needs `frozen`.
 """

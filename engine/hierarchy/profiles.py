@@ -102,7 +102,7 @@ class Profiles:
         decisions = self._load_decisions(leaders)
         profiles = {}
         for leader in leaders:
-            seed = self._seed(leader)
+            seed = self._read_seed(leader)
             seed = replace(seed, decisions=(*decisions.get(leader, ()), *seed.decisions))
             profiles[leader] = merge_profile(seed, entries.get(leader, ()), uses)
         return profiles
@@ -239,7 +239,7 @@ class Profiles:
         """Count a change of profiles, so that cached guidance is rendered again."""
         self.generation += 1
 
-    def _seed(self, leader: str) -> LeaderProfile:
+    def _read_seed(self, leader: str) -> LeaderProfile:
         """The profile in a leader's `soul.md`, cached until the file changes; empty if it cannot be read."""
         try:
             file = self._agents.locate_soul(leader)
@@ -249,7 +249,7 @@ class Profiles:
 
     def _normalise(self, leader: str, edits: Iterable[ProfileEdit]) -> list[ProfileEdit]:
         """Edits as they are stored. Raises as `normalise_edit`."""
-        seed = self._seed(leader)
+        seed = self._read_seed(leader)
         return [normalise_edit(seed, edit) for edit in edits]
 
     def _make_edits(self, leader: str, edits: Sequence[ProfileEdit], *, can_be_undone: bool) -> LeaderProfile:

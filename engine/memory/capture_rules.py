@@ -148,7 +148,7 @@ _PLAN = compile_any(*_RULES["plan"])
 _TEMPORARY = compile_any(*_RULES["temporary"])
 
 _PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
-"""Patterns of preferences. They count only in the operator's own words."""
+"""Matches a preference, which counts only in the operator's own words."""
 
 _REASON_BEGIN = re.compile(r"\b(?:because|since|so that|which|as it|in case|:)\s", re.IGNORECASE)
 _CODE_IN_TICKS = re.compile(r"`[^`]*`")

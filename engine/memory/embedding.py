@@ -227,19 +227,19 @@ class Endpoint:
 
 @frozen
 class EndpointEmbedder:
-    """A model behind an OpenAI-compatible `/embeddings`. Memories and questions are sent to it. `endpoint_of(provider)`
-    returns its address and key, None if it cannot be used."""
+    """A model behind an OpenAI-compatible `/embeddings`. Memories and questions are sent to it.
+    `find_endpoint(provider)` returns its address and key, None if it cannot be used."""
 
     provider: str
     model: str
-    endpoint_of: Callable[[str], Endpoint | None] = field(compare=False, repr=False)
+    find_endpoint: Callable[[str], Endpoint | None] = field(compare=False, repr=False)
 
     @property
     def name(self) -> str:
         return f"{self.provider}:{self.model}"
 
     def embed(self, texts: Sequence[str], *, starts: Sequence[int] = (), is_question: bool = False) -> list[Embedding]:
-        endpoint = self.endpoint_of(self.provider)
+        endpoint = self.find_endpoint(self.provider)
         if endpoint is None:
             raise NoEmbedder(f"the provider {self.provider} cannot be used: clawpy key set {self.provider}")
         embeddings: list[Embedding] = []

@@ -78,7 +78,7 @@ MAX_COMPARED = 20
 MAX_SIMILAR = 5
 """Maximum number of similar tasks that a new task is linked to: the closest."""
 
-SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
+FindSimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
 """`(session, k, cosine)`: see `MemorySearch.find_sessions_like`."""
 
 _SELECT_PATH = """
@@ -299,7 +299,7 @@ class GraphProducer:
 
     graph: TaskGraph
     work: WorkReader
-    similar_sessions: SimilarSessions
+    find_similar_sessions: FindSimilarSessions
 
     def handle(self, entry: LedgerEntry) -> None:
         """Put what an event of `FOLLOWED_KINDS` says into the graph. A second call changes nothing."""
@@ -319,7 +319,7 @@ class GraphProducer:
         still to be made."""
         if self.graph.get(entry.subject) is None:
             return
-        similar = self.similar_sessions(entry.subject, MAX_COMPARED, MIN_SIMILARITY)
+        similar = self.find_similar_sessions(entry.subject, MAX_COMPARED, MIN_SIMILARITY)
         if similar is None:
             raise NotReady
         linked = {edge.source for edge in self._read_edges(entry.subject) if edge.relation is Relation.SIMILAR_TO}

@@ -72,7 +72,7 @@ _REASONS_OF_TARGET = _REASONS_OF_SOURCE | {
 
 _STOP_STEMS = frozenset(map(make_stem, STOP_WORDS))
 
-NearestSessions = Callable[[str, int], Mapping[str, float]]
+FindNearestSessions = Callable[[str, int], Mapping[str, float]]
 """See `MemorySearch.find_sessions_near`."""
 
 
@@ -122,7 +122,7 @@ class GraphSource:
     layers = frozenset({Layer.GRAPH})
 
     graph: TaskGraph
-    nearest_sessions: NearestSessions
+    find_nearest_sessions: FindNearestSessions
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best tasks, best first. An open task with the words of the question is left out: it is the
@@ -132,7 +132,7 @@ class GraphSource:
 
     def _find_similar(self, query: RecallQuery, now: datetime) -> Iterator[RecallMatch]:
         """The tasks whose summaries are near to the question, and the newest tasks that share its words."""
-        nearest = self.nearest_sessions(query.text, NEAREST_FACTOR * query.k)
+        nearest = self.find_nearest_sessions(query.text, NEAREST_FACTOR * query.k)
         terms, titles = find_key_terms(query.text), self.graph.read_newest_titles(MAX_COMPARED)
         shares = {id: compute_share_of_terms(terms, title) for id, title in titles.items() if id not in nearest}
         found = {id: ("semantic", similarity) for id, similarity in nearest.items()}

@@ -1,9 +1,9 @@
 """Compares the vectors of texts with those of a question. This module imports numpy, so import it late.
 
 A text has a unit vector for each of its chunks. The similarity of two of these is their product, in [-1, 1], and
-Chroma's squared L2 is 2 - 2 * similarity. It also has a vector for each token, about a kilobyte a turn, packed when the
-text is embedded. With these each word of a question is compared with the nearest word of a text (late interaction),
-which is more precise and needs no model.
+Chroma's squared L2 is 2 - 2 * similarity. It also has a vector for each token, packed when the text is
+embedded. With these each word of a question is compared with the nearest word of a text (late interaction), which is
+more precise and needs no model.
 """
 
 from __future__ import annotations

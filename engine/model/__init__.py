@@ -1,4 +1,4 @@
-"""The small frozen types that services share: states, and what a card, a trigger, a permit are.
+"""The nouns of the engine: small frozen classes that services, events, JSON and screens share.
 
 Standard library only, so that a screen can draw them before anything heavy is imported. All instants are aware
 `datetime` in UTC; all money is whole micro-dollars (`int`, 1 USD = 1_000_000).
