@@ -241,8 +241,14 @@ _CONTINUING_LINE = re.compile(r"\s*(?:[.?,:)\]+*/&|=-]|else\b)")
 because the rest would be another statement."""
 
 
+_LONE_RETURN = re.compile(r"\r(?!\n)")
+"""A character that ends a line for Python, but not for git."""
+
+
 def parse_python(text: str) -> ast.Module | None:
-    """The syntax tree of a Python file; None if it cannot be parsed."""
+    """The syntax tree of a Python file; None if it cannot be parsed, or if git counts its lines otherwise."""
+    if _LONE_RETURN.search(text):
+        return None
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -330,9 +336,10 @@ def _find_removable_python_lines(text: str) -> set[int]:
 
 
 def _find_emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
-    """For each block that would lose all its statements, an indented `pass`, by the line of its first statement."""
+    """For each block that would lose all its statements, the line of its first statement with `pass` instead."""
+    rows = text.split("\n")
     return {
-        node.lineno: " " * node.col_offset + "pass"
+        node.lineno: rows[node.lineno - 1].encode()[: node.col_offset].decode() + "pass"
         for block, node in _walk_statements(text)
         if block[0] is node and all(statement.lineno in lines for statement in block)
     }

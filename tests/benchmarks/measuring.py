@@ -1,5 +1,6 @@
 """Measures time for benchmarks: seconds of calls, the slowest of them, stalls of the process; prints tables."""
 
+import math
 import statistics
 import threading
 import time
@@ -41,8 +42,7 @@ def time_in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict
 
 def compute_p95(values: Sequence[float]) -> float:
     """The value below which 95 % of `values` lie; nearest rank."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered), round(0.95 * len(ordered) + 0.5)) - 1]
+    return sorted(values)[math.ceil(95 * len(values) / 100) - 1]
 
 
 def print_table(title: str, rows: Mapping[str, Sequence[float]], *, baseline: str = ""):

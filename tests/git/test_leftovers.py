@@ -34,13 +34,12 @@ def a():
 
 def test_python_loses_only_whole_statements():
     assert find_removable_lines("a.py", PYTHON, range(1, 10)) == [1, 4, 8]
-    after = remove_lines("a.py", "def a():\n    breakpoint()\n\ndef b():\n    pass\n", [2])
-    assert after == "def a():\n    pass\n\ndef b():\n    pass\n"
-    assert find_removable_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
+    for before, after in TABLE["emptied_blocks"]:
+        assert remove_lines("a.py", before, find_removable_lines("a.py", before, range(1, 9))) == after
 
 
 @pytest.mark.parametrize("path, text, expected", TABLE["removable_lines"])
-def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]):
+def test_lines_of_whole_statements_are_found(path: str, text: str, expected: list[int]):
     assert find_removable_lines(path, text, range(1, 5)) == expected
 
 
