@@ -189,7 +189,8 @@ class Bubbles:
         """The entries in the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
         which says what blocks the findings or when they go up."""
         queued = self.list_bubbles(state=BubbleState.QUEUED, limit=MAX_WAITING)[::-1]
-        within = span(timedelta(seconds=self._agents.config.current.m2_interval_seconds))
+        config = self._agents.config.current
+        interval = span(timedelta(seconds=config.m2_interval_seconds))
         entries = []
         for bubble in queued:
             if not bubble.may_guide:
@@ -199,9 +200,12 @@ class Bubbles:
                 entries.append(Waiting("bubble", bubble.id, title, bubble.at, text=text))
         for leader, bubbles in group_pairs((item.leader, item) for item in queued if item.may_guide).items():
             findings, goes, text = count(len(bubbles), "finding"), "go", ""
+            pace = f" within {interval}"
+            if len(bubbles) > config.bubble_max_per_cycle:
+                pace = f", {config.bubble_max_per_cycle} every {interval}"
             if len(bubbles) == 1:
                 goes, text = "goes", f": “{bubbles[0].learning.text}”"
-            title = f"{findings} {goes} to {leader} within {within}{text} (now: clawpy bubbles flush)"
+            title = f"{findings} {goes} to {leader}{pace}{text} (now: clawpy bubbles flush)"
             if obstacle := self._find_obstacle(leader):
                 title = f"{findings} for {leader}: {obstacle}"
             entries.append(Waiting("bubble", bubbles[0].id, title, bubbles[0].at))

@@ -86,7 +86,8 @@ class DraftRow(Row, table=True):
     def forget(self, at: datetime) -> None:
         """Empty the draft. A draft that waits is rejected."""
         self.fact = self.reason = self.source = ""
-        self.state = DraftState.REJECTED if self.state == DraftState.WAITING else self.state
+        if self.state == DraftState.WAITING:
+            self.state, self.decided_at = DraftState.REJECTED, at
 
 
 @frozen
@@ -121,8 +122,11 @@ class Drafts:
 
     def describe_layer(self) -> LayerState:
         """The state of layer G (SPEC 9.5), with the number of drafts that wait."""
-        para, waiting = self.para.read(), self.list_waiting()
-        notes = [*para.problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
+        para = self.para.read()
+        with self.database.read() as session:
+            query = "SELECT COUNT(*) FROM fact_drafts WHERE state = :state"
+            waiting = ask(session, query, {"state": DraftState.WAITING}).scalar()
+        notes = [*para.problems[:3], *([f"waiting for you: {count(waiting, 'draft')}"] if waiting else [])]
         newest_at = max((fact.created_at for fact in para.facts), default=None)
         state = "degraded" if para.problems else "ready"
         return LayerState(Layer.PARA, len(para.facts), newest_at, state, "; ".join(notes))
