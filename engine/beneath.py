@@ -109,14 +109,17 @@ class Beneath:
 
     def walk(self, path: str) -> Iterator[tuple[str, bool]]:
         """(path, whether it is a folder) of everything below a folder. A folder comes before its contents."""
-        for name in self.names(path):
-            inner = f"{path}/{name}" if path else name
-            status = self.lstat(inner)
-            if status is not None:
-                is_folder = stat.S_ISDIR(status.st_mode)
-                yield inner, is_folder
-                if is_folder and self.is_folder(inner):
-                    yield from self.walk(inner)
+        folders = [path]
+        while folders:
+            folder = folders.pop()
+            for name in self.names(folder):
+                inner = f"{folder}/{name}" if folder else name
+                status = self.lstat(inner)
+                if status is not None:
+                    is_folder = stat.S_ISDIR(status.st_mode)
+                    yield inner, is_folder
+                    if is_folder and self.is_folder(inner):
+                        folders.append(inner)
 
     def readlink(self, path: str) -> bytes:
         """The target of a symbolic link, byte for byte."""
@@ -197,7 +200,7 @@ class Beneath:
         """The descriptor of the folder that `path` is in, and its last name."""
         above, _, name = path.rpartition("/")
         with _name_path_in_errors(path):
-            if name in ("", ".", "..") or path.startswith("/"):
+            if name in ("", ".", "..") or path.startswith("/") or "\0" in name:
                 raise _make_outside_error()
             with self._folder(above, _PASS_FOLDER) as folder:
                 yield folder, name

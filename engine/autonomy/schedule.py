@@ -113,7 +113,8 @@ class Schedule:
         if name not in self._last_runs:  # read once: only this engine writes it
             with self._database.read() as session:
                 stored = state.get(session, LAST_RUN_PREFIX + name)
-            self._last_runs[name] = datetime.fromisoformat(stored) if stored else None
+            # A run that began meanwhile has noted its own time, which stays.
+            self._last_runs.setdefault(name, datetime.fromisoformat(stored) if stored else None)
         return self._last_runs[name]
 
     def run_soon(self, name: str) -> None:
@@ -159,9 +160,12 @@ class Schedule:
             state.put_with_next_write(self._database, LAST_RUN_PREFIX + name, now.isoformat())
 
     def _start_due(self) -> None:
-        """Start every job that is due."""
+        """Start every job that is due. An error that keeps one from being started is logged."""
         for name in self._jobs:
-            self.run_if_due(name)
+            try:
+                self.run_if_due(name)
+            except Exception:
+                log.exception("the job %s was not started", name)
 
     def _run_in_pool(self, name: str) -> None:
         """Run the job. If `run_soon` was called meanwhile, run it again. Runs of a job never overlap."""

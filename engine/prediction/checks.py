@@ -121,7 +121,10 @@ class CheckPreparation:
     def run(self) -> None:
         """Update the tasks and the learned candidates. While the engine is stopped, no heartbeat is due."""
         if not self.stop_reason():
-            self.run_heartbeats()  # what is due is a card of this very check, also of one that a verb asks for
+            try:
+                self.run_heartbeats()  # what is due is a card of this very check, also of one that a verb asks for
+            except Exception as error:
+                self.report("heartbeat", f"what is due has no card: {error}")
         if folder := self.settings.current.tasks_dir:
             try:
                 self.tasks.update_from_files(Path(folder).expanduser(), self.name_workspaces())

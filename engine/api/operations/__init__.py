@@ -164,9 +164,10 @@ def validate_arguments(model: type[Model], values: Any) -> Model:
         return model.model_validate({name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        if fault["type"] == "extra_forbidden":
+        if fault["type"] == "extra_forbidden" and len(fault["loc"]) == 1:
             accepted = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
-            message, fix = f"unknown argument {fault['loc'][0]!r}", f"accepted arguments: {accepted or 'none'}"
+            unknown = str(fault["loc"][0])[:100]
+            message, fix = f"unknown argument {unknown!r}", f"accepted arguments: {accepted or 'none'}"
         else:
             message, fix = f"the argument {describe_fault(fault)}", "see the verb's --help"
         raise Refusal("bad_arguments", message, fix) from error
