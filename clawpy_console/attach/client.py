@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from clawpy_console import ADDED_VARIABLES
 from clawpy_console.attach import SHUTDOWN_S, signal_handlers
 from clawpy_console.attach.protocol import (
     EXIT,
@@ -365,10 +366,11 @@ class Client:
             signal.SIGTERM: signal.SIG_DFL,
             signal.SIGHUP: signal.SIG_DFL,
         }
+        environment = {name: value for name, value in os.environ.items() if name not in ADDED_VARIABLES}
         wake_writer = signal.set_wakeup_fd(-1)
         try:
             with signal_handlers(handlers_meanwhile):
-                subprocess.run(program["command"], cwd=program["folder"], check=False)
+                subprocess.run(program["command"], cwd=program["folder"], env=environment, check=False)
         except OSError as error:
             print(f"clawpy: {error}", file=sys.stderr)
         finally:
