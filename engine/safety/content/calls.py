@@ -152,7 +152,7 @@ def _find_fed_command(args: list[str], valued: frozenset[str], placeholder_optio
     with_value = {*valued, *placeholder_options, *_ATTACHED_VALUES}
     while index < len(args) and args[index].startswith("-") and args[index] not in ("-", "--"):
         word = args[index]
-        option, value = _split_last_option(word, with_value)
+        option, value = split_last_option(word, with_value)
         index += 1
         if option in valued and word.endswith(option[-1]) and not value and index < len(args):
             value = args[index]
@@ -163,7 +163,7 @@ def _find_fed_command(args: list[str], valued: frozenset[str], placeholder_optio
     return [word.replace(placeholder, _INPUT_MARK) for word in command]
 
 
-def _split_last_option(word: str, with_value: Set[str]) -> tuple[str, str]:
+def split_last_option(word: str, with_value: Set[str]) -> tuple[str, str]:
     """The last option in a word such as `-0rI%` or `--replace=%`, and its value in this word, "" for none. Options in
     `with_value` may have one."""
     if word.startswith("--"):

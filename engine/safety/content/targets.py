@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 
 from engine.frozen import frozen_kw_only
 from engine.safety.content import ASK, BLOCK, ContentRule, Objection, read_rules, read_word_list
-from engine.safety.content.calls import Call
+from engine.safety.content.calls import Call, skip_options, split_last_option
 from engine.safety.content.data_flow import find_input, find_program
 from engine.safety.content.deletions import find_conditions, judge_find, judge_rm, judge_truncate, judge_xargs
 from engine.safety.content.rulebook import find_plain_words, has_option
@@ -22,11 +22,18 @@ _STARTS_LATER = Objection(ASK, "starts-later", "changes what runs automatically 
 _HARMLESS_SETTINGS = re.compile(
     r"(user\.(name|email)|color\..*|init\.defaultbranch|pull\.\w+|push\.(default|autosetupremote)|core\.(autocrlf|"
     r"eol|filemode|quotepath|ignorecase|whitespace|excludesfile|longpaths)|rerere\..*|fetch\.prune|branch\..*|"
-    r"merge\.(conflictstyle|ff)|rebase\..*|credential\.helper|http\.postbuffer|core\.editor|alias\.\S+|"
-    r"diff\.(tool|colormoved|algorithm)|merge\.tool|log\.\w+|safe\.directory)$",
-    re.IGNORECASE,
+    r"merge\.(conflictstyle|ff)|rebase\..*|http\.postbuffer|alias\.\S+|diff\.(colormoved|algorithm)|log\.\w+|"
+    r"safe\.directory) (?!!).*|"
+    r"core\.editor (vim?|nvim|nano|emacs|emacsclient|code|codium|subl|mate|atom|gedit|kate|micro|hx|helix)"
+    r"( (--wait|--new-window|--nofork|-w|-n|-f|-nw|-t))*|"
+    r"credential\.helper (store|cache|osxkeychain|manager|manager-core|libsecret|wincred)?( --timeout[= ]\d+)?|"
+    r"(diff|merge)\.tool [\w-]+",
+    re.IGNORECASE | re.DOTALL,
 )
-"""Matches the settings of git that run nothing."""
+"""Matches a setting of git with its value that runs nothing, or only an editor or helper that is known by its name."""
+
+_GLOBAL_SETTINGS = re.compile(r"(\.|/)gitconfig$|/git/config$")
+"""Matches a file with settings of git for all repositories."""
 
 _GLOB_OF_ALL = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
 """Matches a glob for all files of a folder."""
@@ -96,7 +103,9 @@ def _find_written_files(call: Call) -> list[str]:
 def _find_changed_files(call: Call) -> list[str]:
     """The files that redirections or the program itself write, as far as its arguments show them."""
     files = _find_written_files(call)
-    if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and _edits_in_place(call.args)):
+    if call.base in ("tee", "dd", "truncate") or (
+        call.base in ("sed", "perl") and _find_backup_suffix(call) is not None
+    ):
         return files + [word.removeprefix("of=") for word in call.args]
     return files + call.args[-1:] if call.base in ("cp", "mv", "ln", "install", "rsync", "scp") else files
 
@@ -161,41 +170,70 @@ _TEXTS_OF_CALL: dict[str, Callable[[Call], list[str]]] = {
 """The texts of a call that a rule may look at, by the names in `rules/targets.toml`."""
 
 
+_CRONTAB_VALUES = frozenset({"-u", "-c", "-n"})
+"""Options of crontab that take the next word as their value."""
+
+
 def _judge_autostart(call: Call) -> Objection | None:
     """The objection to crontab, systemctl, launchctl or git settings that start something later, None for none."""
-    if call.base == "crontab" and (call.args == ["-"] or (call.args and call.args[0][0] != "-")):
-        return _STARTS_LATER
-    if call.base in ("systemctl", "launchctl") and {"enable", "load", "bootstrap", "link"} & set(call.args[:3]):
+    if call.base == "crontab":
+        return _STARTS_LATER if skip_options(call.args, _CRONTAB_VALUES) else None
+    if call.base in ("systemctl", "launchctl") and {"enable", "load", "bootstrap", "link"} & set(
+        find_plain_words(call)
+    ):
         return _STARTS_LATER if any("/" in word for word in call.args) else None
-    return _judge_git_settings(call.args) if call.base == "git" else None
+    return _judge_git_settings(call) if call.base == "git" else None
 
 
-def _judge_git_settings(args: list[str]) -> Objection | None:
+def _judge_git_settings(call: Call) -> Objection | None:
     """The objection to `git config --global KEY VALUE`, which changes all repositories. Reading a setting passes, and
     so do settings that run nothing."""
-    if "config" not in args[:4] or not {"--global", "--system"} & set(args):
+    words = find_plain_words(call)
+    if words[:1] != ["config"] or not _changes_all_repositories(call.args):
         return None
-    words = [
-        word for word in args[args.index("config") + 1 :] if word[:1] != "-" and word not in ("set", "get", "list")
-    ]
-    reads = any(word.startswith(("--get", "--list", "-l", "--show", "--name-only", "--unset")) for word in args)
-    if reads or len(words) < 2 or "get" in args:
+    setting = words[2:] if words[1:2] == ["set"] else words[1:]
+    reads = any(word.startswith(("--get", "--list", "-l", "--show", "--name-only", "--unset")) for word in call.args)
+    if reads or len(setting) < 2 or setting[0] in ("get", "list"):
         return None
-    is_harmless = _HARMLESS_SETTINGS.fullmatch(words[0]) and not words[1].startswith("!")
-    return None if is_harmless else _STARTS_LATER
+    return None if _HARMLESS_SETTINGS.fullmatch(" ".join(setting[:2])) else _STARTS_LATER
 
 
-def _edits_in_place(args: list[str]) -> bool:
-    """Whether sed or perl overwrites its files, as with `sed -i` or `perl -pi`."""
-    return any(re.fullmatch(r"-[a-zA-Z]*i\S*|--in-place\S*", word) and word[:2] != "-I" for word in args[:6])
+def _changes_all_repositories(args: list[str]) -> bool:
+    """Whether the options of `git config` name the settings of the user or the machine."""
+    if any(word.startswith(("--gl", "--sy")) for word in args):
+        return True
+    names_file = any(word.startswith(("-f", "--fil")) for word in args)
+    return names_file and any(_GLOBAL_SETTINGS.search(word) for word in args)
+
+
+_EDITOR_VALUES = {
+    **dict.fromkeys(("sed", "gsed"), frozenset({"-e", "-f", "-l"})),
+    "perl": frozenset({"-e", "-E", "-I", "-M", "-m", "-F", "-x"}),
+}
+"""Options of editors that take the rest of the word, or the next one, as their value."""
+
+
+def _find_backup_suffix(call: Call) -> str | None:
+    """The suffix of the copies that sed or perl keeps of the files that it overwrites, as with `sed -i.bak`; "" for no
+    copies, None if it overwrites no files."""
+    words = iter(call.args)
+    for word in words:
+        if word.startswith("--i"):
+            return word.partition("=")[2]
+        option, value = split_last_option(word, {*_EDITOR_VALUES[call.base], "-i"})
+        if word[:1] != "-" or word[:2] == "--":
+            continue
+        if option == "-i":
+            return value
+        if option in _EDITOR_VALUES[call.base] and not value:
+            next(words, None)
+    return None
 
 
 def _judge_edit(call: Call) -> Objection | None:
-    """The objection to sed or perl that overwrites every file, None for none."""
-    if not _edits_in_place(call.args):
-        return None
-    keeps_copies = any(re.fullmatch(r"-[a-zA-Z]*i\.?\w{2,}|--in-place=.+", word) and "." in word for word in call.args)
-    if keeps_copies:
+    """The objection to sed or perl that overwrites every file and keeps no copies, None for none."""
+    suffix = _find_backup_suffix(call)
+    if suffix is None or re.fullmatch(r"\w*\.\w+", suffix):
         return None
     return Objection(ASK, "edits-all", "overwrites every file that it finds") if _gets_every_file(call) else None
 
