@@ -15,13 +15,12 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.config.settings import Settings, SettingsSource
+from engine.config.settings import Settings
 from engine.events.work import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
-from engine.model import Card, CheckReport, Refusal, Result
+from engine.model import Card, CheckReport, Refusal, Result, SessionView
 from engine.prediction import find_next_kinds
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import (
@@ -46,7 +45,6 @@ from engine.prediction.selection import (
     renew_reasons,
 )
 from engine.prediction.stack import NO_PLACE, Room
-from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates import Proposed
 from engine.prediction.twin import EmbeddedTwin
 from engine.randomness import Randomness
@@ -101,40 +99,6 @@ class CheckSources:
     """The runs of a workspace's tests on the operator's files, newest first."""
     list_workspaces: Callable[[], Sequence[str]]
     propose: Callable[[WorkspaceContext], Proposed]
-
-
-@frozen
-class CheckPreparation:
-    """Updates what a check reads: the tasks, and what was learned. What fails is reported, and the check goes on."""
-
-    settings: SettingsSource
-    tasks: TaskBoard
-    name_workspaces: Callable[[], Mapping[str, str]]
-    """The workspaces that tasks in files may name, by name."""
-    stop_reason: Callable[[], str]
-    run_heartbeats: Callable[[], object]
-    """Makes a task of each item of a heartbeat that is due."""
-    learn: Callable[[], object]
-    """Reads what happened, and updates the learned candidates."""
-    report: Callable[[str, str], None]
-
-    def run(self) -> None:
-        """Update the tasks and the learned candidates. While the engine is stopped, no heartbeat is due."""
-        if not self.stop_reason():
-            try:
-                self.run_heartbeats()  # what is due is a card of this very check, also of one that a verb asks for
-            except Exception as error:
-                self.report("heartbeat", f"what is due has no card: {error}")
-        if folder := self.settings.current.tasks_dir:
-            try:
-                self.tasks.update_from_files(Path(folder).expanduser(), self.name_workspaces())
-            except (OSError, ValueError) as error:
-                fix = "fix it, or: clawpy config set tasksDir ''"
-                self.report("tasksDir", f"{folder} cannot be read: {error}; {fix}")
-        try:
-            self.learn()
-        except Exception as error:  # cards that do not come of what was learned come all the same
-            self.report("adaptation", f"what happened was not weighed: {error}")
 
 
 class _Plan(NamedTuple):
@@ -196,8 +160,9 @@ class CardChecks:
                 self.is_checking = False
 
     def read_remarks(self) -> dict[str, str]:
-        """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
-        held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
+        """What the last check of each workspace, also by an earlier engine, had to say: why there may be no cards, or
+        else the newest problem that still holds; and how many cards are held back. A workspace of which it had nothing
+        to say is left out."""
         remarks, held_back, checked = self._read_state(REMARKS_KEY, HELD_BACK_KEY, LAST_CHECKED_KEY)
         decided = self._store.ledger.read_newest(MAX_CHANGE_EVENTS, kinds=tuple(CHANGE_EVENTS))
         for number, entry in enumerate(decided):
@@ -242,7 +207,7 @@ class CardChecks:
             for session_id in dict.fromkeys(entry.subject for entry in entries if entry.kind in SESSION_EVENTS):
                 cards.extend(self._follow_session(session_id))
             decided = dict.fromkeys(entry.workspace for entry in entries if entry.kind in CHANGE_EVENTS)
-            self._make_next_step([path for path in decided if path not in checked and not self._store.is_off(path)])
+            self._refresh([path for path in decided if path not in checked and not self._store.is_off(path)])
 
         if not self._store.safety.kill_switch.find_obstacle():
             with self._lock:
@@ -264,18 +229,25 @@ class CardChecks:
         is_followed = kinds or view.check or view.has_problem or is_news
         if not is_recent or not is_followed or self._store.is_off(view.workspace):
             return []
-        return self._make_next_step([view.workspace], kinds, view.channel)
+        return self._make_next_step(view, kinds)
 
-    def _make_next_step(self, workspaces: Sequence[str], kinds: Sequence[str] = (), channel: str = "") -> list[Card]:
-        """Read workspaces, and make the card of the first of these kinds that follows work on a channel."""
-        if not workspaces:
-            return []
-        plan = self._plan(workspaces, kinds)
+    def _make_next_step(self, view: SessionView, kinds: Sequence[str]) -> list[Card]:
+        """Read the workspace of a session, and make the card of the first of these kinds that follows its work."""
+        plan = self._plan([view.workspace], kinds)
         for row in plan.selection.rows:
-            row.from_channel = channel
+            row.from_channel = view.channel
+        return self._apply_follow_up(plan).created
+
+    def _refresh(self, workspaces: Sequence[str]) -> None:
+        """Read workspaces, withdraw the cards that lost their evidence, and name again what is a problem there."""
+        if workspaces:
+            self._apply_follow_up(self._plan(workspaces, kinds=()))
+
+    def _apply_follow_up(self, plan: _Plan) -> _Changes:
+        """Store a plan that is no whole check. What could not be read is logged."""
         for error in plan.errors:
             log.warning("while looking for a follow-up: %s", error)
-        return self._database.write(partial(self._store_plan, plan)).created
+        return self._database.write(partial(self._store_plan, plan))
 
     def _run(self, paths: Sequence[str], *, requested: bool) -> CheckReport:
         """See `run`. The caller holds the lock."""

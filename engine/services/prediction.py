@@ -27,7 +27,7 @@ from engine.prediction import FIX_BY_AGENT, get_kind, templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
-from engine.prediction.checks import CardChecks, CheckPreparation, CheckSources
+from engine.prediction.checks import CardChecks, CheckSources
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, ReaderSources
 from engine.prediction.placing import PromptPlacer
@@ -204,23 +204,34 @@ def _build_check_sources(services: Services) -> CheckSources:
         hook.propose,
         lambda context: propose_learned_flows(context, list_learned_flows(services)),
     )
-    preparation = CheckPreparation(
-        services.settings,
-        services.tasks,
-        name_workspaces=partial(name_known_workspaces, services),
-        stop_reason=services.safety.kill_switch.find_obstacle,
-        run_heartbeats=lambda: services.heartbeat.make_due_tasks(),
-        learn=lambda: services.adaptation.run_round(),
-        report=services.report,
-    )
     return CheckSources(
-        prepare=preparation.run,
+        prepare=partial(_prepare_check, services),
         read_contexts=partial(_read_contexts, services),
         note_activity=lambda at: services.autonomy.presence.note(at),
         read_test_runs=services.validation_runs.read_newest,
         list_workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )
+
+
+def _prepare_check(services: Services) -> None:
+    """Update what a check reads: the tasks, and the learned candidates. What fails is reported, and the check goes on.
+    While the engine is stopped, no heartbeat is due."""
+    if not services.safety.kill_switch.find_obstacle():
+        try:
+            services.heartbeat.make_due_tasks()  # each is a card of this very check, also of one that a verb asks for
+        except Exception as error:
+            services.report("heartbeat", f"what is due has no card: {error}")
+    if folder := services.settings.current.tasks_dir:
+        try:
+            services.tasks.update_from_files(Path(folder).expanduser(), name_known_workspaces(services))
+        except (OSError, ValueError) as error:
+            fix = "fix it, or: clawpy config set tasksDir ''"
+            services.report("tasksDir", f"{folder} cannot be read: {error}; {fix}")
+    try:
+        services.adaptation.run_round()
+    except Exception as error:  # cards that do not come of what was learned come all the same
+        services.report("adaptation", f"what happened was not weighed: {error}")
 
 
 def name_known_workspaces(services: Services) -> dict[str, str]:
