@@ -43,7 +43,7 @@ class UnwantedLine:
 
     kind: str
     is_secret: bool = False
-    is_usual: bool = False
+    is_for_reviews_only: bool = False
     """Whether it counts only in a review of commits, because it is often meant."""
 
 
@@ -79,9 +79,7 @@ _TODO_COMMENT = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME)\b")
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 """Paths of tests."""
 
-_EXAMPLE_PATH = re.compile(
-    r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
-)
+_EXAMPLE_PATH = re.compile(rf"{_TEST_PATH.pattern}|(?:^|/)(?:specs|fixtures|testdata)/")
 """Paths of tests and their data, whose examples may look like conflicts or leftovers."""
 
 
@@ -93,11 +91,10 @@ def scan_line(path: str, line: str, after: str = "") -> list[UnwantedLine]:
     if _CONFLICT_MARKER.match(line):
         problems.append(UnwantedLine(CONFLICT_MARKER))
     is_example = _EXAMPLE_PATH.search(path) is not None
-    problems += [
-        UnwantedLine(debugging.kind, is_usual=debugging.is_usual or (debugging.is_usual_in_tests and is_example))
-        for debugging in _DEBUGGING_PATTERNS
-        if debugging.matches(path, line)
-    ]
+    for debugging in _DEBUGGING_PATTERNS:
+        if debugging.matches(path, line):
+            is_often_meant = debugging.is_usual or (debugging.is_usual_in_tests and is_example)
+            problems.append(UnwantedLine(debugging.kind, is_for_reviews_only=is_often_meant))
     if match := _TODO_COMMENT.search(line):
         problems.append(UnwantedLine(match[1]))
     return problems
@@ -182,7 +179,7 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
         (line, problem.kind)
         for line in lines
         for problem in scan_line(path, line.text)
-        if not (problem.is_secret or problem.is_usual)
+        if not (problem.is_secret or problem.is_for_reviews_only)
         and (problem.kind == CONFLICT_MARKER or not path.endswith(DOCUMENT_SUFFIXES))
     ]
     if not matches:
