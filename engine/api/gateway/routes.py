@@ -202,7 +202,7 @@ def _add_route(router: APIRouter, route: Route, operations: OperationRunner) -> 
     """Add the endpoint of an operation: the id in the path, the other arguments in the query or the body."""
     operation, is_get, has_id = OPERATIONS[route.operation], route.method == "GET", "{id}" in route.path
     excluded = (*route.withheld, *(["id"] if has_id else []))
-    model = operation.model(f"{route.operation.capitalize()}Body", without=excluded, strict=not is_get)
+    model = operation.make_model(f"{route.operation.capitalize()}Body", without=excluded, strict=not is_get)
     parameters = [inspect.Parameter("id", inspect.Parameter.KEYWORD_ONLY, annotation=CardId)] if has_id else []
     if model.model_fields:
         parameters.append(_make_values_parameter(route, model))

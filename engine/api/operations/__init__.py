@@ -66,8 +66,8 @@ class OfflineServices:
     workspaces: Sequence[str]
 
 
-Function = TypeVar("Function", bound=Callable[..., Document])
-Model = TypeVar("Model", bound=BaseModel)
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Document])
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
 
 
 def _accept_whole_float(value: Any) -> Any:
@@ -103,9 +103,9 @@ class Operation:
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """The model of its arguments, in camelCase."""
-        return self.model(self.name)
+        return self.make_model(self.name)
 
-    def model(self, name: str, *, without: Collection[str] = (), strict: bool = True) -> type[BaseModel]:
+    def make_model(self, name: str, *, without: Collection[str] = (), strict: bool = True) -> type[BaseModel]:
         """A model of its arguments, without those in `without`. If it is not `strict`, it also accepts values as texts,
         as in a query string."""
         services = dict.fromkeys(("Services", "ApiServices", "OfflineServices"), Any)
@@ -119,10 +119,6 @@ class Operation:
         config = ConfigDict(alias_generator=to_camel, extra="forbid", strict=strict, allow_inf_nan=False)
         return create_model(name, __config__=config, **fields)
 
-    def __call__(self, engine: ApiServices, arguments: Any) -> Document:
-        """Carry out the operation. Raises `Refusal` `bad_arguments`, and the refusals of the function."""
-        return self.carry_out(engine, dict(validate_arguments(self.arguments, arguments)))
-
     def carry_out(
         self, engine: ApiServices, values: Mapping[str, Any], *, by: DecidedBy = DecidedBy.OPERATOR
     ) -> Document:
@@ -132,14 +128,14 @@ class Operation:
         return self._function(engine, **values, **({"decided_by": by} if self._takes_decider else {}))
 
 
-def operation(function: Function) -> Function:
+def operation(function: AnyFunction) -> AnyFunction:
     """Declare a function as the operation with its name. Its requests show that you are present, unless their action
     only reads."""
     OPERATIONS[function.__name__] = Operation(function.__name__, function, marks_presence=True)
     return function
 
 
-def quiet_operation(function: Function) -> Function:
+def quiet_operation(function: AnyFunction) -> AnyFunction:
     """Declare an operation whose requests do not show that you are present: it only reads, or programs ask for it."""
     OPERATIONS[function.__name__] = Operation(function.__name__, function, marks_presence=False)
     return function
@@ -152,10 +148,10 @@ def dispatch(engine: ApiServices, name: str, arguments: Any) -> Document:
         raise Refusal(
             "unknown_verb", f"there is no verb {sanitise(str(name))[:40]!r}", "one of " + ", ".join(OPERATIONS)
         )
-    return declared(engine, arguments)
+    return declared.carry_out(engine, dict(validate_arguments(declared.arguments, arguments)))
 
 
-def validate_arguments(model: type[Model], values: Any) -> Model:
+def validate_arguments(model: type[AnyModel], values: Any) -> AnyModel:
     """The validated arguments of a request; an argument that is null counts as absent. Raises `Refusal`
     `bad_arguments`."""
     if not isinstance(values, Mapping):
@@ -173,7 +169,7 @@ def validate_arguments(model: type[Model], values: Any) -> Model:
         raise Refusal("bad_arguments", message, fix) from error
 
 
-def require(name: str, value: str) -> str:
+def require_argument(name: str, value: str) -> str:
     """The `value` of an argument that an action needs. Raises `Refusal` `bad_arguments` if it is empty."""
     if not value.strip():
         raise Refusal("bad_arguments", f"the argument {name}: it must not be empty", "see the verb's --help")

@@ -28,7 +28,7 @@ from engine.api.operations import (
     match_prefix,
     operation,
     quiet_operation,
-    require,
+    require_argument,
     require_channel,
 )
 from engine.api.operations.memory import parse_agent_name
@@ -160,7 +160,7 @@ def muted(engine: Services, action: Literal["list", "unmute"] = "list", id: Text
     mutes = engine.cards.list_mutes()
     if action == "unmute":
         ids = [mute.id for mute in mutes]
-        mute_id = match_prefix(require("id", id), ids, what="mute", see="clawpy muted")
+        mute_id = match_prefix(require_argument("id", id), ids, what="mute", see="clawpy muted")
         mutes = [engine.cards.unmute(mute_id)]
     return {"muted": document(mutes)}
 

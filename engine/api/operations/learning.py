@@ -21,7 +21,7 @@ from engine.api.operations import (
     Text,
     operation,
     quiet_operation,
-    require,
+    require_argument,
 )
 from engine.learning.decisions.exporting import Shape
 from engine.learning.decisions.training_runs import DPO, RunState
@@ -75,20 +75,20 @@ def learnings(
     service = engine.learnings
     match action:
         case "show":
-            view = service.view(require("id", id))
+            view = service.view(require_argument("id", id))
             return {"learning": document(view) | _find_lesson_uses(engine, view.entry.lesson)}
         case "scopes":
             return {"scopes": document(service.list_scopes())}
         case "retract":
-            return dict(document(service.retract(require("id", id), reason)))
+            return dict(document(service.retract(require_argument("id", id), reason)))
         case "keep":
-            return {"kept": document(service.keep(require("id", id)))}
+            return {"kept": document(service.keep(require_argument("id", id)))}
         case "promote":
-            return {"promoted": document(service.promote(require("id", id)))}
+            return {"promoted": document(service.promote(require_argument("id", id)))}
         case "chain":
             return _run_chain(engine, judge=judge)
         case "write":
-            return _propose_agents_md(engine, require("workspace", workspace))
+            return _propose_agents_md(engine, require_argument("workspace", workspace))
     if workspace and not scope and not session:
         documents = _find_learnings_for_workspace(engine, workspace, kind=kind, words=words, limit=limit)
     else:
@@ -113,15 +113,15 @@ def candidates(
     service = engine.adaptation
     match action:
         case "show":
-            return dict(document(service.view(require("id", id))))
+            return dict(document(service.view(require_argument("id", id))))
         case "approve":
-            return {"candidate": document(service.approve(require("id", id)))}
+            return {"candidate": document(service.approve(require_argument("id", id)))}
         case "reject":
-            return {"candidate": document(service.reject(require("id", id), reason))}
+            return {"candidate": document(service.reject(require_argument("id", id), reason))}
         case "rollback":
-            return {"candidate": document(service.roll_back(require("id", id), reason))}
+            return {"candidate": document(service.roll_back(require_argument("id", id), reason))}
         case "undo":
-            return {"candidate": document(service.undo(require("id", id)))}
+            return {"candidate": document(service.undo(require_argument("id", id)))}
         case "records":
             return {"records": document(service.list_records(kind, limit))}
         case "digest":
@@ -151,7 +151,7 @@ def train(
     reply: Document = {}
     match action:
         case "import":
-            reply = {"imported": engine.exporter.import_pairs(_read_file_lines(require("file", file)))}
+            reply = {"imported": engine.exporter.import_pairs(_read_file_lines(require_argument("file", file)))}
         case "start":
             training.launch()
         case "cancel":

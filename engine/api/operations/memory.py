@@ -25,7 +25,7 @@ from engine.api.operations import (
     match_prefix,
     operation,
     quiet_operation,
-    require,
+    require_argument,
 )
 from engine.memory.importing import read_json_lines
 from engine.model import ForgetPreview, ForgetReport, NewMemory, Recall, RecallQuery, Refusal, find_or_none
@@ -118,7 +118,7 @@ def drafts(
     if action == "list":
         return {"drafts": document(waiting_drafts)}
     # A decided draft is found by its whole id, so that a repeated verb reports the decision.
-    decided_ids = [id] if find_or_none(service.get, require("id", id)) is not None else []
+    decided_ids = [id] if find_or_none(service.get, require_argument("id", id)) is not None else []
     draft_id = match_prefix(
         id, [*decided_ids, *(draft.id for draft in waiting_drafts)], what="draft", see="clawpy drafts list"
     )

@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api.documents import Document, document
-from engine.api.operations import Limit, NonEmptyText, Text, operation, quiet_operation, require, require_channel
+from engine.api.operations import (
+    Limit,
+    NonEmptyText,
+    Text,
+    operation,
+    quiet_operation,
+    require_argument,
+    require_channel,
+)
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config import ACP_PREFIX
 from engine.hierarchy.profile_text import format_versioned_profile
@@ -35,10 +43,10 @@ def agents(
     """List, show, add, move, retire or restore agents; set a tier; let a coding agent serve a channel."""
     if action == "list":
         return _make_agents_document(engine)
-    require("id", id)
+    require_argument("id", id)
     match action:
         case "serve":
-            return _serve_channel(engine, require("channel", channel), id)
+            return _serve_channel(engine, require_argument("channel", channel), id)
         case "show":
             return _make_agent_document(engine, id)
         case "retire":
@@ -46,10 +54,10 @@ def agents(
         case "restore":
             id = engine.agents.restore(id).id
         case "add":
-            leader = require("reportsTo", reports_to)
+            leader = require_argument("reportsTo", reports_to)
             engine.agents.add(id, reports_to=leader, title=title, archetype=archetype, domain=domain)
         case "move":
-            engine.agents.move(id, require("reportsTo", reports_to))
+            engine.agents.move(id, require_argument("reportsTo", reports_to))
         case "tier":
             engine.agents.assign_tier(id, _parse_tier(tier))
     reply = _make_agent_document(engine, id)
@@ -110,7 +118,7 @@ def bubbles(
         report = engine.bubbles.flush()
         return {"flushed": document(report.flushed), "waiting": report.waiting, "cloudSyncFailure": report.failed}
     if action == "approve":
-        return {"bubbles": [document(engine.bubbles.approve(require("id", id)))]}
+        return {"bubbles": [document(engine.bubbles.approve(require_argument("id", id)))]}
     findings = engine.bubbles.list_bubbles(state=BubbleState(state) if state else None, agent=agent, limit=limit)
     return {"bubbles": document(findings)}
 
@@ -129,11 +137,11 @@ def tasks(
 ) -> Document:
     """List tasks, add one, or mark one done."""
     if action == "add":
-        channel, title = require_channel(engine, channel), require("title", title)
+        channel, title = require_channel(engine, channel), require_argument("title", title)
         task = engine.tasks.add(title, channel=channel or "", workspace=workspace or "", needs=list(needs))
         return {"task": document(task)}
     if action == "done":
-        return {"task": document(engine.tasks.finish(require("id", id)))}
+        return {"task": document(engine.tasks.finish(require_argument("id", id)))}
     found_tasks = engine.tasks.list(workspace=workspace, state=state, limit=limit + 1)
     return {"tasks": document(found_tasks[:limit]), "more": len(found_tasks) > limit}
 

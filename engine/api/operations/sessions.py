@@ -24,7 +24,7 @@ from engine.api.operations import (
     match_prefix,
     operation,
     quiet_operation,
-    require,
+    require_argument,
 )
 from engine.model import (
     ChangeSet,
@@ -202,7 +202,7 @@ def permissions(
         return {"permissions": [_make_permission_document(engine, request) for request in requests]}
     requests = [*engine.permissions.list_waiting(), *engine.permissions.list_newest(MAX_SEARCHED_REQUESTS)]
     request_id = match_prefix(
-        require("id", id),
+        require_argument("id", id),
         [request.id for request in requests],
         what="permission request",
         see="clawpy permissions list",

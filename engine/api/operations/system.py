@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document, instant
-from engine.api.operations import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require
+from engine.api.operations import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, quiet_operation, require_argument
 from engine.config import ACP_PREFIX, Dollars, Hour, Milliseconds
 from engine.config.external_sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
@@ -314,6 +314,6 @@ def key(
         case "list":
             return model_checks.list_keys(engine.home)
         case "delete":
-            return model_checks.delete_key(engine.home, require("name", name))
+            return model_checks.delete_key(engine.home, require_argument("name", name))
         case "test":
-            return model_checks.check_key(engine.home, require("name", name))
+            return model_checks.check_key(engine.home, require_argument("name", name))
