@@ -127,7 +127,7 @@ def join_command_lines(command: str) -> str:
 
 # -- which of them an agent may use
 
-_COMPOUND = re.compile(r"[;&|<>`\n\r(){}]|\$[({]")
+_COMPOUND = re.compile(r"[;&|<>`\n\r(){}]")
 """Characters by which a command may run another one, or write to a file."""
 
 
@@ -166,9 +166,11 @@ class Policy:
 
     def is_offered(self, tool: str) -> bool:
         """Whether any call of the tool could be allowed."""
-        if self.problem or tool not in TOOL_NAMES or any(entry.strip() in (tool, f"{tool}:*") for entry in self.deny):
+        if self.problem or tool not in TOOL_NAMES:
             return False
-        return any(entry.partition(":")[0].strip() == tool for entry in (*self.allow, *self.ask))
+        if any(name == tool and pattern in (None, "*") for name, pattern in map(_read_entry, self.deny)):
+            return False
+        return any(_read_entry(entry)[0] == tool for entry in (*self.allow, *self.ask))
 
     def decide(self, tool: str, subjects: Sequence[str]) -> PolicyDecision:
         """Decide about a call.
@@ -201,10 +203,15 @@ class Policy:
         return min(fitting, key=lambda entry: ":" not in entry, default="")
 
 
+def _read_entry(entry: str) -> tuple[str, str | None]:
+    """The tool and the pattern of an entry, with single spaces; None for a whole tool."""
+    name, colon, pattern = entry.partition(":")
+    return name.strip(), " ".join(pattern.split()) if colon else None
+
+
 def _entry_matches(entry: str, tool: str, subjects: Sequence[str]) -> bool:
     """Whether an entry names the tool, and its pattern, if it has one, fits one of the subjects."""
-    name, colon, pattern = entry.strip().partition(":")
-    if name.strip() != tool:
-        return False
-    pattern = " ".join(pattern.split())
-    return not colon or any(fnmatchcase(" ".join(subject.split()), pattern) for subject in subjects)
+    name, pattern = _read_entry(entry)
+    if name != tool or pattern is None:
+        return name == tool
+    return any(fnmatchcase(" ".join(subject.split()), pattern) for subject in subjects)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import cache, lru_cache
 
 from engine.frozen import frozen_kw_only
-from engine.safety.content import ASK, BLOCK, ContentRule, Objection, read_rules, read_word_list
+from engine.safety.content import ASK, BLOCK, ContentRule, Objection, read_option_lists, read_rules, read_word_list
 from engine.safety.content.calls import Call, skip_options, split_last_option
 from engine.safety.content.data_flow import find_input, find_program
 from engine.safety.content.deletions import find_conditions, judge_find, judge_rm, judge_truncate, judge_xargs
@@ -119,16 +119,55 @@ def _find_input_text(call: Call) -> list[str]:
 _DATA_OPTIONS = read_word_list("data_options")
 """Options of HTTP clients before data that a request writes."""
 
-_CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
+_HTTP_VALUES = read_option_lists("http_values")
+"""By HTTP client: the options that take a value."""
+
+_METHODS_AS_WORDS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 _LOCAL_ADDRESS = re.compile(
     r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE
 )
 """Matches the address of a service on this machine."""
 
+_REMOTE_ADDRESS = re.compile(r"\w+://|[^\s=./:$]*[./:$][^\s=]*$")
+"""Matches a word that is an address, if it is not a local one."""
+
+
+def _read_options(call: Call) -> list[tuple[str, str]]:
+    """The options of an HTTP client, each with its value, if it takes one. A plain word has no option: ("", word)."""
+    valued, options = _HTTP_VALUES[call.base], []
+    words = iter(call.args)
+    for word in words:
+        if word[:1] != "-" or word == "-":
+            options.append(("", word))
+            continue
+        option, value = split_last_option(word, valued)
+        if word[:2] != "--" and option in valued:
+            options += [(f"-{letter}", "") for letter in word[1 : len(word) - len(value) - 1]]
+        options.append((option, value if value or option not in valued else next(words, "")))
+    return options
+
+
+def _list_words(call: Call) -> list[str]:
+    """The arguments of an HTTP client. Short options of curl that are written as one word are apart: `-s -X DELETE` for
+    `-sXDELETE`."""
+    if call.base != "curl":
+        return call.args
+    return [word for option in _read_options(call) for word in option if word]
+
+
+def _find_addresses(call: Call) -> list[str]:
+    """The addresses that an HTTP client asks."""
+    words = [
+        word
+        for option, word in _read_options(call)
+        if option in ("", "--url") and (_LOCAL_ADDRESS.match(word) or _REMOTE_ADDRESS.match(word))
+    ]
+    return words if call.base in ("curl", "wget") else words[:1]
+
 
 def _find_sent_request(call: Call) -> list[str]:
     """The address and the data of a request that writes, as one text; [] for a request that reads."""
-    args = call.args
+    args = _list_words(call)
     has_data = any(word in _DATA_OPTIONS or word.startswith(("--data", "-d", "--post")) for word in args)
     if _find_method(call) in ("POST", "PUT", "PATCH") or (has_data and not has_option(args, "-G", "--get")):
         words = [word for word in args if word[:1] != "-" or word.startswith(("--data", "--json", "-d"))]
@@ -139,15 +178,17 @@ def _find_sent_request(call: Call) -> list[str]:
 def _find_method(call: Call) -> str:
     """The method of a request in capitals, "" if the program chooses it."""
     method = ""
-    for index, word in enumerate(call.args):
-        following = call.args[index + 1].upper() if index + 1 < len(call.args) else ""
-        if word in ("-X", "--request", "--method") or re.fullmatch(r"-[a-zA-Z]+X", word):
-            method = following
+    args = _list_words(call)
+    for index, word in enumerate(args):
+        following = args[index + 1].upper() if index + 1 < len(args) else ""
+        is_abbreviated = len(word) > 4 and word.startswith("--") and "--request".startswith(word)
+        if is_abbreviated or word in ("-X", "--method") or re.fullmatch(r"-[a-zA-Z]+X", word):
+            method = following.lstrip("=")
         elif word.startswith("-X"):
             method = word[2:].lstrip("=").upper()
         elif word.startswith(("--request=", "--method=")):
             method = word.split("=", 1)[1].upper()
-        elif call.base in ("http", "https", "xh", "httpie") and word.upper() in _CLIENT_METHODS:
+        elif call.base in ("http", "https", "xh", "httpie") and word.upper() in _METHODS_AS_WORDS:
             method = word.upper()
         elif word.lower().replace(" ", "").startswith(("x-http-method-override:delete", "x-http-method:delete")):
             return "DELETE"
@@ -276,7 +317,8 @@ def _judge_http(call: Call) -> Objection | None:
     """The objection to a DELETE request of curl, wget or httpie, None for none. Other requests are judged by
     `rules/targets.toml`."""
     if _find_method(call) == "DELETE" or has_option(call.args, "-Q", "--quote"):
-        if any(word[:1] != "-" and _LOCAL_ADDRESS.match(word) for word in call.args):
+        addresses = _find_addresses(call)
+        if addresses and all(map(_LOCAL_ADDRESS.match, addresses)):
             return Objection(ASK, "http-delete", "deletes something at a local service")
         return Objection(BLOCK, "http-delete", "deletes something at a service")
     return None
