@@ -174,7 +174,7 @@ def _mark_committed(git: Git, state: GitState, leftovers: Iterable[Leftover]) ->
 
 
 def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[Leftover]:
-    """The leftovers among the added lines of one file. Those in comments and strings are left out."""
+    """The leftovers among the added lines of one file."""
     matches = [
         (line, problem.kind)
         for line in lines
@@ -182,20 +182,40 @@ def _find_leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> 
         if not (problem.is_secret or problem.is_for_reviews_only)
         and (problem.kind == CONFLICT_MARKER or not path.endswith(DOCUMENT_SUFFIXES))
     ]
-    if not matches:
-        return
+    if matches:
+        surroundings = _read_surroundings(git, path)
+        for line, kind in matches:
+            if surroundings.confirm(line, kind):
+                yield Leftover(kind, path, line.line, compute_text_hash(line.text.strip()))
+
+
+@frozen
+class _Surroundings:
+    """What the whole text of a file says about its lines."""
+
+    quoted_lines: frozenset[int]
+    """The lines in strings of several lines, or between the fences of a document."""
+    breakpoint_lines: frozenset[int] | None
+    """The lines that start a debugger; None if only the lines themselves tell."""
+    has_conflict: bool
+
+    def confirm(self, line: PatchLine, kind: str) -> bool:
+        """Whether a line that looks like a leftover of this kind is one."""
+        if line.line in self.quoted_lines:
+            return False
+        if kind == CONFLICT_MARKER:
+            return self.has_conflict and line.text.startswith("<<<<<<<")
+        if kind in ("breakpoint", "debugger import") and self.breakpoint_lines is not None:
+            return line.line in self.breakpoint_lines
+        return True
+
+
+def _read_surroundings(git: Git, path: str) -> _Surroundings:
+    """Read a file of the working tree, to judge its lines."""
     text, is_python = read_working_file(git, path), path.endswith(".py")
-    tree = parse_python(text) if is_python else None
-    quoted = find_quoted_lines(tree) if is_python else _find_fenced_lines(text)
-    breakpoints, has_conflict = find_breakpoint_lines(tree), _has_conflict(path, text)
-    for line, kind in matches:
-        is_leftover = line.line not in quoted
-        if kind in ("breakpoint", "debugger import") and breakpoints is not None:
-            is_leftover &= line.line in breakpoints
-        elif kind == CONFLICT_MARKER:
-            is_leftover &= has_conflict and line.text.startswith("<<<<<<<")
-        if is_leftover:
-            yield Leftover(kind, path, line.line, compute_text_hash(line.text.strip()))
+    tree = _parse_python(text) if is_python else None
+    quoted_lines = _find_quoted_lines(tree) if is_python else _find_fenced_lines(text)
+    return _Surroundings(quoted_lines, _find_breakpoint_lines(tree), _has_conflict(path, text))
 
 
 def read_working_file(git: Git, path: str) -> str:
@@ -242,7 +262,7 @@ _LONE_RETURN = re.compile(r"\r(?!\n)")
 """A character that ends a line for Python, but not for git."""
 
 
-def parse_python(text: str) -> ast.Module | None:
+def _parse_python(text: str) -> ast.Module | None:
     """The syntax tree of a Python file; None if it cannot be parsed, or if git counts its lines otherwise."""
     if _LONE_RETURN.search(text):
         return None
@@ -252,7 +272,7 @@ def parse_python(text: str) -> ast.Module | None:
         return None
 
 
-def find_quoted_lines(tree: ast.Module | None) -> frozenset[int]:
+def _find_quoted_lines(tree: ast.Module | None) -> frozenset[int]:
     """The lines of a Python file that belong to a string of several lines."""
     strings = [node for node in ast.walk(tree) if isinstance(node, (ast.Constant, ast.JoinedStr))] if tree else []
     return frozenset(
@@ -263,7 +283,7 @@ def find_quoted_lines(tree: ast.Module | None) -> frozenset[int]:
     )
 
 
-def find_breakpoint_lines(tree: ast.Module | None) -> frozenset[int] | None:
+def _find_breakpoint_lines(tree: ast.Module | None) -> frozenset[int] | None:
     """The lines of a Python file that start a debugger, and are not in a string; None without a tree."""
     if tree is None:
         return None
@@ -307,7 +327,7 @@ def _is_debugging_statement(node: ast.stmt) -> bool:
 
 def _walk_statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
     """(block, statement) of every statement; nothing if the text cannot be parsed."""
-    tree = parse_python(text)
+    tree = _parse_python(text)
     for node in ast.walk(tree) if tree is not None else ():
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
