@@ -79,6 +79,8 @@ def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: st
 def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation):
     for number in range(5):
         world.bubbles.offer(make_learning(number, importance=0.6 + number / 20))
+    [entry] = world.bubbles.waiting()
+    assert entry.title.startswith("5 findings go to lead, 3 every 6 h")
     report = world.bubbles.flush()
     assert (len(report.flushed["lead"]), report.waiting) == (3, 2)
     assert sorted(list_learned_texts(world)) == [
