@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
@@ -184,14 +184,18 @@ class Policy:
             for entry in listed:
                 if _entry_matches(entry, tool, subjects):
                     return PolicyDecision(verdict, entry)
-        # The whole text of a command must be allowed, or every file.
-        required = subjects[:1] if tool == "exec" else subjects or ("",)
-        entries = [self._find_allowing_entry(tool, subject) for subject in required]
-        if tool == "web_fetch":  # the subjects are spellings of one host, so one entry is enough, preferably a pattern
-            entries = sorted(filter(None, entries), key=lambda entry: ":" not in entry)[:1]
-        if entries and all(entries):
-            return PolicyDecision(Verdict.ALLOW, entries[0])
-        return PolicyDecision(Verdict.BLOCK)
+        entry = self._find_entry_for_all(tool, subjects)
+        return PolicyDecision(Verdict.ALLOW, entry) if entry else PolicyDecision(Verdict.BLOCK)
+
+    def _find_entry_for_all(self, tool: str, subjects: Sequence[str]) -> str:
+        """An entry that allows the whole text of a command, a host by one of its spellings, or a file of files that are
+        all allowed; "" for none."""
+        if tool == "exec":
+            return self._find_allowing_entry(tool, subjects[0]) if subjects else ""
+        entries = [self._find_allowing_entry(tool, subject) for subject in subjects or ("",)]
+        if tool == "web_fetch":
+            return _prefer_pattern(filter(None, entries))
+        return entries[0] if all(entries) else ""
 
     def _find_allowing_entry(self, tool: str, subject: str) -> str:
         """The entry that allows a subject, preferably a pattern; "" for none."""
@@ -200,7 +204,12 @@ class Policy:
         fitting = [
             entry for entry in self.allow if not (compound and ":" in entry) and _entry_matches(entry, tool, (subject,))
         ]
-        return min(fitting, key=lambda entry: ":" not in entry, default="")
+        return _prefer_pattern(fitting)
+
+
+def _prefer_pattern(entries: Iterable[str]) -> str:
+    """The first entry with a pattern, else the first one; "" for none."""
+    return min(entries, key=lambda entry: ":" not in entry, default="")
 
 
 def _read_entry(entry: str) -> tuple[str, str | None]:

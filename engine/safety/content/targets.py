@@ -7,8 +7,9 @@ later, on editing and emptying every file, on deleting something at a service, a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
+from itertools import pairwise
 
 from engine.frozen import frozen_kw_only
 from engine.safety.content import ASK, BLOCK, ContentRule, Objection, read_option_lists, read_rules, read_word_list
@@ -18,37 +19,17 @@ from engine.safety.content.deletions import find_conditions, judge_find, judge_r
 from engine.safety.content.rulebook import find_plain_words, has_option
 from engine.safety.content.shell import SimpleCommand, parse
 
-_STARTS_LATER = Objection(ASK, "starts-later", "changes what runs automatically later")
-_HARMLESS_SETTINGS = re.compile(
-    r"(user\.(name|email)|color\..*|init\.defaultbranch|pull\.\w+|push\.(default|autosetupremote)|core\.(autocrlf|"
-    r"eol|filemode|quotepath|ignorecase|whitespace|excludesfile|longpaths)|rerere\..*|fetch\.prune|branch\..*|"
-    r"merge\.(conflictstyle|ff)|rebase\..*|http\.postbuffer|alias\.\S+|diff\.(colormoved|algorithm)|log\.\w+|"
-    r"safe\.directory) (?!!).*|"
-    r"core\.editor (vim?|nvim|nano|emacs|emacsclient|code|codium|subl|mate|atom|gedit|kate|micro|hx|helix)"
-    r"( (--wait|--new-window|--nofork|-w|-n|-f|-nw|-t))*|"
-    r"credential\.helper (store|cache|osxkeychain|manager|manager-core|libsecret|wincred)?( --timeout[= ]\d+)?|"
-    r"(diff|merge)\.tool [\w-]+",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Matches a setting of git with its value that runs nothing, or only an editor or helper that is known by its name."""
-
-_GLOBAL_SETTINGS = re.compile(r"(\.|/)gitconfig$|/git/config$")
-"""Matches a file with settings of git for all repositories."""
-
-_GLOB_OF_ALL = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
-"""Matches a glob for all files of a folder."""
-
 
 def judge(call: Call) -> Objection | None:
     """The objection to the targets of a call, None for none."""
     judge_program = _JUDGE_OF_PROGRAM.get(call.base)
-    objection = (judge_program(call) if judge_program else None) or _judge_rules(call)
-    return objection or _judge_autostart(call) or _judge_emptied(call)
+    objection = judge_program(call) if judge_program else None
+    return objection or _judge_by_table(call) or _judge_autostart(call) or _judge_emptied(call)
 
 
 def judge_redirects(call: Call) -> Objection | None:
     """The objection to redirections such as `> /dev/sda` or `> /etc/passwd`, None for none."""
-    return _judge_rules(call, ("written",))
+    return _judge_by_rules(call, (rule for rule in _find_rules_on(call.base[:60]) if rule.looks_at == "written"))
 
 
 @frozen_kw_only
@@ -81,18 +62,18 @@ def _find_rules_on(program: str) -> tuple[TargetRule, ...]:
     return tuple(rule for rule in load_target_rules() if rule.programs == "*" or program in rule.programs.split())
 
 
-def _judge_rules(call: Call, looks: Collection[str] = ()) -> Objection | None:
-    """The objection by the first rule that a call breaks, of the rules that look at one of `looks`, by default of all
-    rules."""
-    texts = cache(lambda name: _TEXTS_OF_CALL[name](call))
+def _judge_by_table(call: Call) -> Objection | None:
+    """The objection by the first rule of the table that a call breaks, None for none."""
     if call.base in ("truncate", "shred") and has_option(call.args, "--help", "--version"):
-        looks = looks or ("written",)  # then only a redirection can do harm
-    applying = (
-        rule
-        for rule in _find_rules_on(call.base[:60])
-        if (not looks or rule.looks_at in looks) and (not rule.options or has_option(call.args, *rule.options.split()))
-    )
-    return next(filter(None, (rule.judge(texts(rule.looks_at)) for rule in applying)), None)
+        return judge_redirects(call)  # nothing else can do harm
+    return _judge_by_rules(call, _find_rules_on(call.base[:60]))
+
+
+def _judge_by_rules(call: Call, rules: Iterable[TargetRule]) -> Objection | None:
+    """The objection by the first of these rules that a call breaks, None for none."""
+    find_texts = cache(lambda name: _TEXTS_OF_CALL[name](call))
+    applying = (rule for rule in rules if not rule.options or has_option(call.args, *rule.options.split()))
+    return next(filter(None, (rule.judge(find_texts(rule.looks_at)) for rule in applying)), None)
 
 
 def _find_written_files(call: Call) -> list[str]:
@@ -121,6 +102,9 @@ _DATA_OPTIONS = read_word_list("data_options")
 
 _HTTP_VALUES = read_option_lists("http_values")
 """By HTTP client: the options that take a value."""
+
+_HEADERS_OF_DELETE = ("x-http-method-override:delete", "x-http-method:delete")
+"""Headers by which a service takes another request for a DELETE."""
 
 _METHODS_AS_WORDS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 _LOCAL_ADDRESS = re.compile(
@@ -177,22 +161,23 @@ def _find_sent_request(call: Call) -> list[str]:
 
 def _find_method(call: Call) -> str:
     """The method of a request in capitals, "" if the program chooses it."""
-    method = ""
-    args = _list_words(call)
-    for index, word in enumerate(args):
-        following = args[index + 1].upper() if index + 1 < len(args) else ""
-        is_abbreviated = len(word) > 4 and word.startswith("--") and "--request".startswith(word)
-        if is_abbreviated or word in ("-X", "--method") or re.fullmatch(r"-[a-zA-Z]+X", word):
-            method = following.lstrip("=")
-        elif word.startswith("-X"):
-            method = word[2:].lstrip("=").upper()
-        elif word.startswith(("--request=", "--method=")):
-            method = word.split("=", 1)[1].upper()
-        elif call.base in ("http", "https", "xh", "httpie") and word.upper() in _METHODS_AS_WORDS:
-            method = word.upper()
-        elif word.lower().replace(" ", "").startswith(("x-http-method-override:delete", "x-http-method:delete")):
-            return "DELETE"
-    return method
+    words = _list_words(call)
+    if any(word.lower().replace(" ", "").startswith(_HEADERS_OF_DELETE) for word in words):
+        return "DELETE"
+    methods = [_read_method(call.base, word, following) for word, following in pairwise([*words, ""])]
+    return next(filter(None, reversed(methods)), "")
+
+
+def _read_method(program: str, word: str, following: str) -> str:
+    """The method that a word sets, maybe together with the following one; "" for none."""
+    is_abbreviated = len(word) > 4 and word.startswith("--") and "--request".startswith(word)
+    if is_abbreviated or word in ("-X", "--method"):
+        return following.lstrip("=").upper()
+    for beginning in ("-X", "--request=", "--method="):
+        if word.startswith(beginning):
+            return word.removeprefix(beginning).lstrip("=").upper()
+    takes_words = program in ("http", "https", "xh", "httpie")
+    return word.upper() if takes_words and word.upper() in _METHODS_AS_WORDS else ""
 
 
 _TEXTS_OF_CALL: dict[str, Callable[[Call], list[str]]] = {
@@ -211,6 +196,7 @@ _TEXTS_OF_CALL: dict[str, Callable[[Call], list[str]]] = {
 """The texts of a call that a rule may look at, by the names in `rules/targets.toml`."""
 
 
+_STARTS_LATER = Objection(ASK, "starts-later", "changes what runs automatically later")
 _CRONTAB_VALUES = frozenset({"-u", "-c", "-n"})
 """Options of crontab that take the next word as their value."""
 
@@ -224,6 +210,23 @@ def _judge_autostart(call: Call) -> Objection | None:
     ):
         return _STARTS_LATER if any("/" in word for word in call.args) else None
     return _judge_git_settings(call) if call.base == "git" else None
+
+
+_HARMLESS_SETTINGS = re.compile(
+    r"(user\.(name|email)|color\..*|init\.defaultbranch|pull\.\w+|push\.(default|autosetupremote)|core\.(autocrlf|"
+    r"eol|filemode|quotepath|ignorecase|whitespace|excludesfile|longpaths)|rerere\..*|fetch\.prune|branch\..*|"
+    r"merge\.(conflictstyle|ff)|rebase\..*|http\.postbuffer|alias\.\S+|diff\.(colormoved|algorithm)|log\.\w+|"
+    r"safe\.directory) (?!!).*|"
+    r"core\.editor (vim?|nvim|nano|emacs|emacsclient|code|codium|subl|mate|atom|gedit|kate|micro|hx|helix)"
+    r"( (--wait|--new-window|--nofork|-w|-n|-f|-nw|-t))*|"
+    r"credential\.helper (store|cache|osxkeychain|manager|manager-core|libsecret|wincred)?( --timeout[= ]\d+)?|"
+    r"(diff|merge)\.tool [\w-]+",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Matches a setting of git with its value that runs nothing, or only an editor or helper that is known by its name."""
+
+_GLOBAL_SETTINGS = re.compile(r"(\.|/)gitconfig$|/git/config$")
+"""Matches a file with settings of git for all repositories."""
 
 
 def _judge_git_settings(call: Call) -> Objection | None:
@@ -277,6 +280,10 @@ def _judge_edit(call: Call) -> Objection | None:
     if suffix is None or re.fullmatch(r"\w*\.\w+", suffix):
         return None
     return Objection(ASK, "edits-all", "overwrites every file that it finds") if _gets_every_file(call) else None
+
+
+_GLOB_OF_ALL = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
+"""Matches a glob for all files of a folder."""
 
 
 def _gets_every_file(call: Call) -> bool:

@@ -47,10 +47,10 @@ def test_a_risky_command_waits_for_a_person(world: BeltWorld):
     for name in ("a", "b"):
         world.write_file(name, "x")
     world.answer_request(ALLOW_ONCE)
-    world.get_answer("exec", command="shred -u a")
+    world.get_answer("exec", command="# a \\\nshred -\\\nu a")
     assert not (world.folder / "a").exists()
     request = world.permissions.list_newest()[0]
-    assert (request.tool, request.title, request.detail) == ("exec", "run shred -u a", "shred -u a")
+    assert (request.tool, request.title, request.detail) == ("exec", "run # a \\; shred -u a", "# a \\\nshred -\\\nu a")
     assert request.reason == "overwrites files permanently"
     world.answer_request(DENY_ONCE)
     result = world("exec", command="shred -u b")
