@@ -255,7 +255,7 @@ class _Source:
         )
 
     def cut(self, begin: int, end: int) -> str:
-        """The text between two indices in `joined`, as it is written."""
+        """The text between two indices in `joined`, as it is written. `join` keeps its continuations from then on."""
         first, last = bisect_left(self._joints, begin), bisect_right(self._joints, end)
         self._kept[first:last] = [True] * (last - first)
         return self.written[begin + 2 * first : end + 2 * last]

@@ -1,7 +1,7 @@
 """Judges programs by the files, devices and services that they change (SPEC 3.5).
 
-Rules that a pattern can express are in `rules/targets.toml`. The other rules are functions: on what starts something
-later, on editing and emptying every file, on deleting something at a service, and those of `deletions`.
+Rules that a pattern can express are in `rules/targets.toml`. The other rules are functions: on deleting something at a
+service by HTTP, on what starts something later, on editing and emptying every file, and those of `deletions`.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ _HEADERS_OF_DELETE = ("x-http-method-override:delete", "x-http-method:delete")
 """Headers by which a service takes another request for a DELETE."""
 
 _METHODS_AS_WORDS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
+"""The methods that httpie takes as a plain word."""
+
 _LOCAL_ADDRESS = re.compile(
     r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE
 )
@@ -118,8 +120,7 @@ _REMOTE_ADDRESS = re.compile(r"\w+://|[^\s=./:$]*[./:$][^\s=]*$")
 
 def _read_options(call: Call) -> list[tuple[str, str]]:
     """The options of an HTTP client, each with its value, if it takes one. A plain word has no option: ("", word)."""
-    valued, options = _HTTP_VALUES[call.base], []
-    words = iter(call.args)
+    valued, options, words = _HTTP_VALUES[call.base], list[tuple[str, str]](), iter(call.args)
     for word in words:
         if word[:1] != "-" or word == "-":
             options.append(("", word))
@@ -141,12 +142,9 @@ def _list_words(call: Call) -> list[str]:
 
 def _find_addresses(call: Call) -> list[str]:
     """The addresses that an HTTP client asks."""
-    words = [
-        word
-        for option, word in _read_options(call)
-        if option in ("", "--url") and (_LOCAL_ADDRESS.match(word) or _REMOTE_ADDRESS.match(word))
-    ]
-    return words if call.base in ("curl", "wget") else words[:1]
+    words = [word for option, word in _read_options(call) if option in ("", "--url")]
+    addresses = [word for word in words if _LOCAL_ADDRESS.match(word) or _REMOTE_ADDRESS.match(word)]
+    return addresses if call.base in ("curl", "wget") else addresses[:1]  # httpie takes one; data follow
 
 
 def _find_sent_request(call: Call) -> list[str]:
@@ -200,15 +198,17 @@ _STARTS_LATER = Objection(ASK, "starts-later", "changes what runs automatically 
 _CRONTAB_VALUES = frozenset({"-u", "-c", "-n"})
 """Options of crontab that take the next word as their value."""
 
+_STARTING_VERBS = frozenset({"enable", "load", "bootstrap", "link"})
+"""The verbs of systemctl and launchctl by which a service starts later."""
+
 
 def _judge_autostart(call: Call) -> Objection | None:
     """The objection to crontab, systemctl, launchctl or git settings that start something later, None for none."""
     if call.base == "crontab":
         return _STARTS_LATER if skip_options(call.args, _CRONTAB_VALUES) else None
-    if call.base in ("systemctl", "launchctl") and {"enable", "load", "bootstrap", "link"} & set(
-        find_plain_words(call)
-    ):
-        return _STARTS_LATER if any("/" in word for word in call.args) else None
+    if call.base in ("systemctl", "launchctl"):
+        is_starting = not _STARTING_VERBS.isdisjoint(find_plain_words(call))
+        return _STARTS_LATER if is_starting and any("/" in word for word in call.args) else None
     return _judge_git_settings(call) if call.base == "git" else None
 
 
