@@ -40,7 +40,7 @@ _STARTS = re.compile(
 )
 _RUNS_GIT = re.compile(r"""(?:find_program|which)\(\s*["']git["']|\[\s*["']git["']""")
 
-_DANGEROUS = re.compile(
+_NESTING_COMMANDS = re.compile(
     r"""\.(?:git|run|text|output)\(\s*["'](add|submodule|stash|fetch|pull|push|gc|difftool|mergetool|archive)["']"""
 )
 """Commands of git that look into nested repositories, or fetch."""
@@ -63,4 +63,4 @@ def test_only_one_module_runs_git():
 
 
 def test_no_command_of_git_enters_nested_repositories():
-    assert set(find_in_modules(_DANGEROUS)) == set(MAKERS_OF_REPOSITORIES)
+    assert set(find_in_modules(_NESTING_COMMANDS)) == set(MAKERS_OF_REPOSITORIES)

@@ -31,7 +31,7 @@ EVENTS = "[retention]\nmemoryEvents = 90"
 """Settings that keep events for 90 days."""
 
 
-USUAL: dict[str, dict[str, Any]] = {
+USUAL_VALUES: dict[str, dict[str, Any]] = {
     "cost_entries": {"purpose": "judge", "state": "settled", "amount_microusd": 100, "workspace": SHOP},
     "learning_records": {"kind": RecordKind.HUMAN_APPROVAL.value, "scope_type": "workspace", "workspace": SHOP},
     "validation_runs": {"session_id": "s", "workspace": SHOP, "failed": 0},
@@ -54,8 +54,8 @@ def make_retention(database: Database, clock: FakeClock, document: str = "") -> 
 
 
 def put_row(database: Database, table: str, **values: Any):
-    """Insert a row with these values. Other columns get those of `USUAL`, and required ones else empty values."""
-    row_values = USUAL[table] | values
+    """Insert a row with these values. Other columns get `USUAL_VALUES`, and required ones else empty values."""
+    row_values = USUAL_VALUES[table] | values
     columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in row_values.items()}
     empty = {"INTEGER": 0, "BOOLEAN": 0, "FLOAT": 0, "JSON": "[]"}
     for _, name, kind, needed, default, key in read_rows(database, f"PRAGMA table_info({table})"):

@@ -148,7 +148,11 @@ class Leftover:
 
 
 def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime | None) -> tuple[Leftover, ...]:
-    """At most `MAX_LEFTOVERS` leftovers among the added lines of `patch`, conflict markers first."""
+    """At most `MAX_LEFTOVERS` leftovers among the added lines of `patch`, conflict markers first.
+
+    TODOs count in files that were changed after `since`; None leaves all of them out. During an operation of git, such
+    as a merge, only conflict markers count.
+    """
     leftovers: list[Leftover] = []
     for path, lines in patch.lines_of.items():
         if not _VENDORED_PATH.search(path):

@@ -12,7 +12,7 @@ Here are the rules of the organisation: the tier of an agent (SPEC 1.2, 1.3), th
 (1.4), and the settings of guidance and findings in `wisdom_cascade_config.json` (1.11). An invalid key of that file is
 reported with its file and name. Its default value is used instead, and the other keys are valid.
 
-It may import storage, config, model and clock.
+Its modules know nothing of memory, sessions and predictions.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ def read_config(text: str, name: str) -> ConfigReading:
 
 
 class CascadeConfigFile:
-    """The file of one home. Thread-safe. `read` checks each time whether the file changed, which takes microseconds."""
+    """The file of one home. Any thread may read it; who calls `assign_tier` holds a lock. `read` checks each time
+    whether the file changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -248,7 +248,8 @@ class Bubbles:
         return FlushReport(flushed, len(queued) - sum(map(len, flushed.values())))
 
     def _judge_again_if_moved(self, tx: Transaction, row: BubbleRow) -> None:
-        """Ask the gates of the new leader about a finding whose agent has another leader now."""
+        """Ask the gates of the new leader about a finding whose agent has another leader now. If the agent has none,
+        the finding still goes to the former leader."""
         try:
             lineage = self._agents.find_lineage(row.agent)
         except Refusal:  # the agent's folder is gone
@@ -283,7 +284,7 @@ class Bubbles:
             _record_refused(tx, row)
 
     def _merge_into_pattern(self, tx: Transaction, row: BubbleRow) -> None:
-        """Add a finding to the pattern with the same text, else make a new pattern."""
+        """Add a finding to the pattern that says the same, whose text stays; if there is none, make a new pattern."""
         pattern = find_pattern(row.text, self._profiles.read_within(tx.session, [row.leader])[row.leader].patterns)
         pattern = pattern or ProfileItem(make_lesson_id(row.text), row.text, trust=row.trust)
         source = PatternSource(row.learning_id, row.agent, row.session)
@@ -336,15 +337,16 @@ MIN_SIMILARITY = 0.6
 
 
 def find_pattern(text: str, patterns: Sequence[ProfileItem]) -> ProfileItem | None:
-    """The most similar pattern, None if none is similar enough. The similarity is the share of common words."""
+    """The most similar pattern, None if none is similar enough. The similarity is the share of common words, and 1 for
+    the same lesson."""
     lesson, words = make_lesson_id(text), split_prompt_words(text)
 
-    def compare(pattern: ProfileItem) -> tuple[float, str]:
-        same_words = jaccard(words, split_prompt_words(pattern.text))
-        return 1.0 if pattern.key == lesson else same_words, pattern.key
+    def rank(pattern: ProfileItem) -> tuple[float, str]:
+        similarity = 1.0 if pattern.key == lesson else jaccard(words, split_prompt_words(pattern.text))
+        return similarity, pattern.key
 
-    similarity, key = max(map(compare, patterns), default=(0.0, ""))
-    return next((item for item in patterns if item.key == key and similarity >= MIN_SIMILARITY), None)
+    best = max(patterns, key=rank, default=None)
+    return best if best and rank(best)[0] >= MIN_SIMILARITY else None
 
 
 GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})

@@ -16,7 +16,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events.learning import SoulRewritten, TeachingRefreshed
 from engine.files import GUIDANCE_MARKS, read_plain, write_atomic, write_section
-from engine.frozen import group_pairs
+from engine.frozen import frozen, group_pairs
 from engine.hierarchy import MAX_FILE_BYTES, is_leader
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
@@ -49,8 +49,18 @@ def format_inherited_section(guidance: Guidance) -> str:
     return "\n".join(head + lines) if lines else ""
 
 
+@frozen
+class _SoulChange:
+    """A soul as it is, and as it would be with the guidance of these leaders."""
+
+    before: bytes
+    after: bytes
+    leaders: tuple[str, ...]
+
+
 class Teaching:
-    """Writes the guidance of leaders into the souls of their workers. One round at a time."""
+    """Writes the guidance of leaders into the souls of their workers. If rounds overlap, a soul that another round
+    just wrote is reported, and the next round tries again."""
 
     def __init__(self, database: Database, agents: Agents, cascade: Cascade, *, clock: Clock) -> None:
         self._database = database
@@ -97,11 +107,13 @@ class Teaching:
         next_round = now if last_round is None else max(now, last_round + timedelta(seconds=config.m2_interval_seconds))
         diff = reason = ""
         try:
-            souls = self._rewrite_soul(self._agents.locate_soul(agent_id), agent_id)
+            change = self._plan_change(self._agents.locate_soul(agent_id), agent_id)
         except (OSError, ValueError) as error:
             reason = sanitise(str(error))
         else:
-            before, after = (sanitise(soul.decode(errors="replace")).splitlines() for soul in souls)
+            before, after = (
+                sanitise(soul.decode(errors="replace")).splitlines() for soul in (change.before, change.after)
+            )
             diff = "\n".join(difflib.unified_diff(before, after, "soul.md", "soul.md", lineterm=""))
         next_at = next_round if config.enable_m2 else None
         return TeachingState(agent_id, config.enable_m2, last_round, next_at, diff, reason)
@@ -115,25 +127,24 @@ class Teaching:
     def _teach(self, agent_id: str) -> TeachingResult:
         """Write the guidance of an agent's leaders into its soul."""
         file = self._agents.locate_soul(agent_id)
-        before, after = self._rewrite_soul(file, agent_id)
-        if after == before:
+        change = self._plan_change(file, agent_id)
+        if change.after == change.before:
             return TeachingResult(agent_id, TeachingOutcome.UNCHANGED)
-        if read_plain(file, MAX_FILE_BYTES) != before:
+        if read_plain(file, MAX_FILE_BYTES) != change.before:
             raise ValueError("its soul.md is being edited; the next round tries again")
-        write_atomic(file, after)
-        guidance = self._cascade.guidance(agent_id, in_prompts=False)
-        leaders = tuple(hop.leader for hop in guidance.hops if hop.kept)
-        self._database.record(SoulRewritten(subject=agent_id, leaders=leaders))
+        write_atomic(file, change.after)
+        self._database.record(SoulRewritten(subject=agent_id, leaders=change.leaders))
         return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
 
-    def _rewrite_soul(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
-        """A soul as it is, and as it would be with the guidance of now; nothing is written."""
+    def _plan_change(self, file: Path, agent_id: str) -> _SoulChange:
+        """What the guidance of now would change in a soul; nothing is written."""
         try:
             before = read_plain(file, MAX_FILE_BYTES)
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
         guidance = self._cascade.guidance(agent_id, in_prompts=False)
-        return before, write_section(before, format_inherited_section(guidance), GUIDANCE_MARKS)
+        after = write_section(before, format_inherited_section(guidance), GUIDANCE_MARKS)
+        return _SoulChange(before, after, tuple(hop.leader for hop in guidance.hops if hop.kept))
 
 
 def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teaching) -> FlushReport:

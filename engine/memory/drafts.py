@@ -219,7 +219,7 @@ class DayRecord:
         """Whether nothing happened."""
         return not (self.sessions or self.captures or self.failing)
 
-    def draft(self, known_facts: Sequence[ParaFact]) -> list[NewFact]:
+    def draft_facts(self, known_facts: Sequence[ParaFact]) -> list[NewFact]:
         """The facts that rules draw from the day: at most `MAX_FACTS`, corrections first, without known ones."""
         known_digests = {digest_sentence(fact.fact) for fact in known_facts if not fact.forgotten}
         new_facts: dict[str, NewFact] = {}

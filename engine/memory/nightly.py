@@ -178,7 +178,7 @@ class Nightly:
         promoted = self.para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         drafts = [replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED]
         if not night.is_evaluated_by_model:
-            drafts = day.draft(self.para.read_facts())
+            drafts = day.draft_facts(self.para.read_facts())
         self._write_diaries(day)
 
         def finish(tx: Transaction) -> NightlyFinished:

@@ -191,7 +191,7 @@ class Vectoriser:
 
     def _find_token_offsets(self, text: str) -> list[tuple[int, int]]:
         """Where the tokens of a text begin and end. A text of no more characters than a chunk has tokens is not asked
-        about, because no token is shorter than a character."""
+        about, because a token is seldom shorter than a character: a syllable of Korean may be two or three tokens."""
         if len(text) <= MAX_CHUNK_TOKENS:
             return []
         offsets: list[tuple[int, int]] = self._helper.call("find_token_offsets", text, timeout=OFFSETS_TIMEOUT_S)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-BEAT = 0.005
+BEAT_S = 0.005
 """Seconds that the thread of `measure_stalls` sleeps each time."""
 
 T = TypeVar("T")
@@ -57,13 +57,13 @@ def print_table(title: str, rows: Mapping[str, Sequence[float]], *, baseline: st
 
 @contextmanager
 def measure_stalls() -> Iterator[list[float]]:
-    """Sleep `BEAT` seconds again and again in a thread. Yields the seconds by which it woke up too late each time, as a
-    screen of this process would: at least one, however short the measured work is."""
+    """Sleep `BEAT_S` seconds again and again in a thread. Yields the seconds by which it woke up too late each time, as
+    a screen of this process would: at least one, however short the measured work is."""
     delays, over = [], threading.Event()
 
     def run():
         while not delays or not over.is_set():
-            delays.append(time_call(lambda: time.sleep(BEAT)) - BEAT)
+            delays.append(time_call(lambda: time.sleep(BEAT_S)) - BEAT_S)
 
     thread = threading.Thread(target=run)
     thread.start()

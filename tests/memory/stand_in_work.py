@@ -33,14 +33,14 @@ def make_view(name: str = "session_1", **fields: Any) -> SessionView:
 
 @dataclass
 class StandInWork:
-    """Sessions, their transcripts and changes, as `engine.memory.WorkReader` has them; all that is
-    remembered."""
+    """Sessions, their transcripts and changes, as `engine.memory.WorkReader` has them, without tasks that are read by
+    their ids; all that is remembered."""
 
     views: dict[str, SessionView] = field(default_factory=dict)
     lines: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     remembered: dict[str, NewMemory] = field(default_factory=dict)
-    keys: tuple[str, ...] = ()
+    secret_values: tuple[str, ...] = ()
     """Values that nothing remembered may contain."""
 
     def add(self, session_view: SessionView, *lines: tuple[str, str]) -> SessionView:
@@ -81,7 +81,7 @@ class StandInWork:
         return None
 
     def secrets(self) -> Sequence[str]:
-        return self.keys
+        return self.secret_values
 
     def running_sessions(self) -> Sequence[SessionView]:
         return [session for session in self.views.values() if not session.state.is_over]

@@ -41,14 +41,14 @@ def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: St
 
 
 def test_a_sentence_with_a_secret_is_not_captured(captures: Captures, work: StandInWork):
-    work.keys = ("hunter2hunter2",)
+    work.secret_values = ("hunter2hunter2",)
     work.add(
         make_view("session_2"),
         ("reply", "Note that the service uses hunter2hunter2 to sign in."),
         ("reply", f"Note that the service uses sk-{'a1' * 15} to sign in."),
     )
     assert captures.capture_session("session_2") == []
-    work.keys = ()
+    work.secret_values = ()
     assert captures.capture_session("session_2") != []
 
 

@@ -230,7 +230,8 @@ def test_an_answer_has_at_most_8_facts_as_json():
 @pytest.mark.parametrize("sessions, drafts", [(1, 0), (2, 1)])
 def test_a_test_that_fails_in_two_sessions_becomes_a_draft(sessions: int, drafts: int):
     failing = FailingTests("/home/me/shop", ("tests/test_a.py::test_x",))
-    facts = DayRecord("2026-01-05", failing={f"session_{number}": failing for number in range(sessions)}).draft([])
+    day = DayRecord("2026-01-05", failing={f"session_{number}": failing for number in range(sessions)})
+    facts = day.draft_facts([])
     assert [(fact.bucket, fact.reason) for fact in facts] == [
         (Bucket.RESOURCES, "it still failed in 2 sessions of 2026-01-05")
     ] * drafts

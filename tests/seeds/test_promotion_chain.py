@@ -3,9 +3,6 @@
 A test is named after the part that it shows. What must hold is the first line of its docstring.
 """
 
-import json
-from pathlib import Path
-
 import pytest
 
 from engine.model import Refusal
@@ -39,8 +36,7 @@ def test_scopes(world: OperatorWorld):
     (session,) = teach(world, 1)
     assert read_entries(world, "project") == read_entries(world, "global") == []
     (entry, *_) = read_entries(world, "session", session=session)
-    page = Path(entry["path"])
-    page = page if page.is_absolute() else world.home.data / page
+    page = world.home.data / entry["path"]
     text = page.read_text()
     assert text.startswith("---\n")
     assert RULE in text
@@ -112,4 +108,3 @@ def test_extraction_scopes(world: OperatorWorld):
     corrective = next(entry for entry in learnings if RULE in entry["text"])
     assert (corrective["type"], corrective["confidence"]) == ("corrective", 0.9)
     assert corrective["reasons"], "both scores say what they come from"
-    assert json.dumps(learnings)
