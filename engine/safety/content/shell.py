@@ -229,35 +229,32 @@ class _Source:
 
     def __init__(self, written: str) -> None:
         self.written = written
-        self._ends = [match.end() for match in _CONTINUATION.finditer(written)]
+        is_continued = "\\\n" in written  # seldom, and found faster than by the pattern
+        self._ends = [match.end() for match in _CONTINUATION.finditer(written)] if is_continued else []
         """The indices in `written` behind each continuation."""
         self._joints = [end - 2 * number for number, end in enumerate(self._ends, 1)]
         """The indices in `joined` where each continuation was."""
-        self._kept: list[bool] = [False] * len(self._ends)
-        """For each continuation, whether it was read as it is written."""
+        self._continued_lines = frozenset(self._ends)
+        """The same, to look up whether a line continues the one before it."""
+        self._kept: set[int] = set()
+        """Those of `_ends` whose continuation was read as it is written."""
         self.joined = self._remove(self._ends)
 
     def _remove(self, ends: Sequence[int]) -> str:
         """`written` without the continuations that end at these indices."""
-        begins = [0, *ends]
         return "".join(
-            self.written[begin : end - 2] for begin, end in zip(begins, [*ends, len(self.written) + 2], strict=True)
+            self.written[begin : end - 2] for begin, end in zip([0, *ends], [*ends, len(self.written) + 2], strict=True)
         )
 
     def join(self, up_to: int) -> str:
         """`written` without the continuations that were read as such, up to this index in `joined`."""
-        return self._remove(
-            [
-                end
-                for end, joint, is_kept in zip(self._ends, self._joints, self._kept, strict=True)
-                if not is_kept and joint <= up_to
-            ]
-        )
+        places = zip(self._ends, self._joints, strict=True)
+        return self._remove([end for end, joint in places if end not in self._kept and joint <= up_to])
 
     def cut(self, begin: int, end: int) -> str:
         """The text between two indices in `joined`, as it is written. `join` keeps its continuations from then on."""
         first, last = bisect_left(self._joints, begin), bisect_right(self._joints, end)
-        self._kept[first:last] = [True] * (last - first)
+        self._kept.update(self._ends[first:last])
         return self.written[begin + 2 * first : end + 2 * last]
 
     def find_written(self, index: int) -> int:
@@ -272,20 +269,16 @@ class _Source:
         """The index in `written` of the line break that ends the line around `begin`. If `joins`, a continued line goes
         on."""
         end = self._find_break(begin)
-        while joins and end < len(self.written) and self._is_continuation(end):
+        while joins and end + 1 in self._continued_lines:
             end = self._find_break(end + 1)
-        if not joins and self._is_continuation(end):
-            self._kept[bisect_left(self._ends, end + 1)] = True
+        if end + 1 in self._continued_lines:
+            self._kept.add(end + 1)
         return end
 
     def _find_break(self, begin: int) -> int:
+        """The index in `written` of the next line break, the length of the text if there is none."""
         index = self.written.find("\n", begin)
         return len(self.written) if index < 0 else index
-
-    def _is_continuation(self, index: int) -> bool:
-        """Whether the line break at this index in `written` is continued."""
-        place = bisect_left(self._ends, index + 1)
-        return place < len(self._ends) and self._ends[place] == index + 1
 
 
 class _WordReader:
