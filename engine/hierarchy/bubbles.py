@@ -325,8 +325,9 @@ def ask_gates(
         yield pattern is None, f"{leader.id} already has it as {pattern.key}" if pattern else f"new to {leader.id}"
 
     results: list[GateResult] = []
-    for number, (passed, reason) in enumerate(answer_gates(), 1):
-        results.append(GateResult(number, GATE_NAMES[number - 1], passed, clean_item(reason)))
+    answers = zip(GATE_NAMES, answer_gates(), strict=False)
+    for number, (name, (passed, reason)) in enumerate(answers, 1):
+        results.append(GateResult(number, name, passed, clean_item(reason)))
         if not passed:
             break
     return tuple(results)

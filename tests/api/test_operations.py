@@ -5,8 +5,10 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,9 +16,11 @@ from clawpy_console.cli.main import render_document
 from engine import Engine, Home
 from engine.api.operations import dispatch
 from engine.execution.runners.flows.documentation import read_lessons
-from engine.model import ChangeState, SessionState
+from engine.model import ChangeState, LearningStatus, SessionState
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.hierarchy.guidance_world import make_learning
+from tests.learning.learnings.made_up_entries import make_entry
+from tests.support import MONDAY_MORNING
 from tests.support.checks import refused
 from tests.support.engines import open_idle_engine
 from tests.support.repository import Repository
@@ -113,3 +117,21 @@ def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path:
         written = (shop.path / "AGENTS.md").read_bytes()
         assert written.startswith(b"Use tabs.\n\n<!-- clawpy:learnt -->\n")
         assert read_lessons(written) == [finding.text]
+
+
+@pytest.mark.parametrize("length, written", [(9, 60), (2_990, 4)])
+def test_a_card_that_writes_agents_md_has_the_newest_lessons_up_to_its_limits(length: int, written: int):
+    entries = [make_entry(f"{n} {'x' * length}", created_at=MONDAY_MORNING + timedelta(n)) for n in range(61)]
+    engine = Mock(**{"bubbles.list_accepted.return_value": (), "learnings.list_entries.return_value": entries})
+    engine.cards.propose = lambda prompt, workspace: prompt
+    document = dispatch(engine, "learnings", {"action": "write", "workspace": "/shop"})
+    lessons = json.loads(document["predictions"][0].partition(" ")[2])["lessons"]
+    assert (len(lessons), lessons[0][:2], document["leftOut"]) == (written, "60", 61 - written)
+
+
+def test_retracted_learnings_take_no_place_in_a_list():
+    entries = [make_entry("Use tabs", status=LearningStatus.RETIRED), make_entry("Use spaces")]
+    engine = Mock(**{"bubbles.list_accepted.return_value": ()})
+    engine.learnings.list_entries = lambda *_, limit, **__: entries[:limit]
+    [shown] = dispatch(engine, "learnings", {"workspace": "/shop", "limit": 1})["learnings"]
+    assert shown["text"] == "Use spaces"

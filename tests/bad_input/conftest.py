@@ -12,11 +12,11 @@ from tests.console.driving import make_console, read_screen
 from tests.support.engines import open_idle_engine
 
 FailedStart = Callable[..., Awaitable[str]]
-"""Opens a console that cannot start; see the fixture `failed_start`."""
+"""Opens a console that cannot start; see the fixture `open_failing_console`."""
 
 
 @pytest.fixture
-def failed_start(home: Home) -> FailedStart:
+def open_failing_console(home: Home) -> FailedStart:
     """Opens the console on an engine that cannot start, and returns the text of its screen."""
 
     async def open_console(workspaces: Sequence[str] = ()) -> str:

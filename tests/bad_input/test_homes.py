@@ -37,7 +37,7 @@ def test_a_home_that_is_a_file_is_refused(clawpy: Clawpy, home: Home, shop: Repo
 
 @pytest.mark.long
 async def test_a_read_only_home_is_refused_and_unchanged(
-    home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart
+    home: Home, clawpy: Clawpy, shop: Repository, open_failing_console: FailedStart
 ):
     with mount_disk(home.root, "8m") as remount:
         remount("ro")
@@ -48,13 +48,13 @@ async def test_a_read_only_home_is_refused_and_unchanged(
         remount("ro")
         assert_refused(clawpy("propose", "more", "--json"), "unwritable_home", str(home.root), "Read-only")
         assert_refused(clawpy("stop", "--json"), "unwritable_home", "F12")
-        assert "cannot be written" in await failed_start([str(shop.path)])
+        assert "cannot be written" in await open_failing_console([str(shop.path)])
         assert read_files(home.root) == before
 
 
 @pytest.mark.long
 async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
-    home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart
+    home: Home, clawpy: Clawpy, shop: Repository, open_failing_console: FailedStart
 ):
     with mount_disk(home.root, "3m"):
         [card] = list_cards(clawpy, "propose", "sum up today")
@@ -68,7 +68,7 @@ async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
         ):
             assert_refused(clawpy(*verb, "--json"), "disk_full", str(home.data), "free some space")
         assert_refused(clawpy("config", "set", "quietHoursStart", "22", "--json"), "disk_full")
-        assert "is full" in await failed_start([str(shop.path)])
+        assert "is full" in await open_failing_console([str(shop.path)])
         assert read_files(home.data) == before
         filler.unlink()
         assert list_card_ids(clawpy) == [card["id"]]
@@ -118,7 +118,7 @@ async def test_an_unusable_database_is_refused_and_unchanged(
     clawpy: Clawpy,
     card: str,
     shop: Repository,
-    failed_start: FailedStart,
+    open_failing_console: FailedStart,
     change: Callable[[bytes], bytes],
     code: str,
     words: str,
@@ -129,7 +129,7 @@ async def test_an_unusable_database_is_refused_and_unchanged(
     before = read_files(home.data)
     for verb in (["cards"], ["approve", card], ["propose", "more"]):
         assert_refused(clawpy(*verb, "--json"), code, str(home.database), words)
-    assert on_screen in await failed_start([str(shop.path)])
+    assert on_screen in await open_failing_console([str(shop.path)])
     result = clawpy("doctor", "--json")
     assert result.code == 1
     assert any(

@@ -102,7 +102,7 @@ def test_discord_shows_text_literally_and_mentions_nobody(
     assert post.path == "/api/webhooks/4242424242/abcdefghijklmnop"
     value = post.body[key]
     text = value if isinstance(value, str) else value[0]["description"]
-    assert r"Run tests on <changed\> \*modules\* @​everyone" in text
+    assert r"Run tests on <changed\> \*modules\* @" "\u200beveryone" in text
     assert "avatar_url" not in post.body
     assert "allow_mentions" not in json.dumps(post.body)
 

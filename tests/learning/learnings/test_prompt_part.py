@@ -1,17 +1,13 @@
 """Learnings in prompts (SPEC 6, 9.6): which are left out, in what order the others come, within their budget,
 and escaped."""
 
-import json
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
 from engine import tokenizer
-from engine.api.operations import dispatch
 from engine.config.settings import FixedSettings, MemorySettings, Settings
 from engine.files import LEARNINGS_MARKS, write_section
 from engine.learning.learnings.page import Change
@@ -20,7 +16,6 @@ from engine.learning.learnings.store import LearningStore, Scope, make_project_k
 from engine.model import Contribution, LearningKind, LearningStatus, PromptRequest
 from engine.storage.database import Database
 from tests.learning.learnings.made_up_entries import make_entry
-from tests.support import MONDAY_MORNING
 
 
 class PromptWorkspace:
@@ -75,24 +70,6 @@ def test_only_whole_lessons_of_agents_md_are_left_out(world: PromptWorkspace):
     world.add("Use tabs")
     world.add("<b>: twice")
     assert world.make_lines()[2:-1] == ["- Use tabs"]
-
-
-@pytest.mark.parametrize("length, written", [(9, 60), (2_990, 4)])
-def test_a_card_that_writes_agents_md_has_the_newest_lessons_up_to_its_limits(length: int, written: int):
-    entries = [make_entry(f"{n} {'x' * length}", created_at=MONDAY_MORNING + timedelta(n)) for n in range(61)]
-    engine = Mock(**{"bubbles.list_accepted.return_value": (), "learnings.list_entries.return_value": entries})
-    engine.cards.propose = lambda prompt, workspace: prompt
-    document = dispatch(engine, "learnings", {"action": "write", "workspace": "/shop"})
-    lessons = json.loads(document["predictions"][0].partition(" ")[2])["lessons"]
-    assert (len(lessons), lessons[0][:2], document["leftOut"]) == (written, "60", 61 - written)
-
-
-def test_retracted_learnings_take_no_place_in_a_list():
-    entries = [make_entry("Use tabs", status=LearningStatus.RETIRED), make_entry("Use spaces")]
-    engine = Mock(**{"bubbles.list_accepted.return_value": ()})
-    engine.learnings.list_entries = lambda *_, limit, **__: entries[:limit]
-    [shown] = dispatch(engine, "learnings", {"workspace": "/shop", "limit": 1})["learnings"]
-    assert shown["text"] == "Use spaces"
 
 
 def test_the_budget_is_kept_and_entries_that_fit_the_task_come_first(world: PromptWorkspace):
