@@ -39,8 +39,10 @@ def walk_pipe(simple: SimpleCommand) -> Iterator[SimpleCommand]:
 
 def find_program(simple: SimpleCommand) -> str:
     """The name of the program that a simple command runs, without the most common wrappers; "" for none."""
-    program = next((word for word in simple.argv if word not in _IGNORED_WRAPPERS), "")
-    return program.rsplit("/", 1)[-1]
+    for word in simple.argv:
+        if word not in _IGNORED_WRAPPERS:
+            return word.rsplit("/", 1)[-1]
+    return ""
 
 
 # -- what is printed and read
@@ -100,7 +102,7 @@ def find_output_of_script(text: str) -> str | None:
 def has_decoder(simple: SimpleCommand) -> bool:
     """Whether a command of a pipe decodes or decrypts something."""
     return any(
-        find_program(part) in _DECODING_PROGRAMS and not _DECODER_OPTIONS.isdisjoint(part.argv)
+        not _DECODER_OPTIONS.isdisjoint(part.argv) and find_program(part) in _DECODING_PROGRAMS
         for part in walk_pipe(simple)
     )
 
