@@ -205,17 +205,19 @@ def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock)
 
 def test_costs_that_count_stay(database: Database, clock: FakeClock):
     at = clock.now()
-    put_row(database, "cost_entries", id=1, at=at, state="reserved")
-    put_row(database, "cost_entries", id=2, at=at, prediction_id="p1")
-    put_row(database, "cost_entries", id=3, at=at, session_id="running")
-    put_row(database, "cost_entries", id=4, at=at, purpose="training")
-    put_row(database, "cost_entries", id=5, at=at)
-    put_row(database, "cost_entries", id=6, at=at)
+    reserved, of_card, of_session, of_training, old, newest = range(1, 7)
+    put_row(database, "cost_entries", id=reserved, at=at, state="reserved")
+    put_row(database, "cost_entries", id=of_card, at=at, prediction_id="p1")
+    put_row(database, "cost_entries", id=of_session, at=at, session_id="running")
+    put_row(database, "cost_entries", id=of_training, at=at, purpose="training")
+    put_row(database, "cost_entries", id=old, at=at)
+    put_row(database, "cost_entries", id=newest, at=at)
     put_session(database, "running", "running")
-    put_row(database, "training_runs", id="t", cost_entry=4)
+    put_row(database, "training_runs", id="t", cost_entry=of_training)
     clock.advance(400 * DAY)
     assert make_retention(database, clock, "[retention]\ncostEntries = 35").delete_old_rows() == {"cost_entries": 1}
-    assert read_keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the newest stays, so that no id is used twice"
+    kept = [reserved, of_card, of_session, of_training, newest]
+    assert read_keys(database, "cost_entries") == kept, "the newest stays, so that no id is used twice"
 
 
 def test_learning_records_that_candidates_name_stay(database: Database, clock: FakeClock):
@@ -253,10 +255,11 @@ def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Da
 def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, clock: FakeClock):
     at = clock.now()
     put_card(database, "open", "pending")
-    put_row(database, "crosspoll_log", id=1, created_at=at)
-    put_row(database, "crosspoll_log", id=2, created_at=at, blocked=False)
-    put_row(database, "crosspoll_log", id=3, created_at=at, prediction_id="open")
-    put_row(database, "crosspoll_log", id=4, created_at=at)
+    decided, unblocked, of_open_card, newest = range(1, 5)
+    put_row(database, "crosspoll_log", id=decided, created_at=at)
+    put_row(database, "crosspoll_log", id=unblocked, created_at=at, blocked=False)
+    put_row(database, "crosspoll_log", id=of_open_card, created_at=at, prediction_id="open")
+    put_row(database, "crosspoll_log", id=newest, created_at=at)
     clock.advance(36 * DAY)
     assert make_retention(database, clock, "[retention]\ncrosspollLog = 35").delete_old_rows() == {"crosspoll_log": 1}
-    assert read_keys(database, "crosspoll_log") == [2, 3, 4]
+    assert read_keys(database, "crosspoll_log") == [unblocked, of_open_card, newest]

@@ -7,6 +7,7 @@ pytest tests/benchmarks/test_guidance_speed.py -m benchmark -s
 """
 
 import statistics
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ from tests.hierarchy.guidance_world import Organisation, make_world
 AGENTS, DEPTH, PATTERNS = 1_000, 10, 40
 """Agents, leaders above the worker, and patterns of each leader."""
 
-WARM, COLD = 500, 15
-"""Prompts that are timed: after another one, and as the first of an engine."""
+WARM_PROMPTS = 500
+"""Prompts that are timed after another one."""
+
+COLD_STARTS = 15
+"""Prompts that are timed as the first of an engine."""
 
 SENTENCE = "when the schema changes, migrate first, then run the tests of what reads it, number {n} of {who}"
 
@@ -59,14 +63,14 @@ def test_guidance_at_the_bottom_of_a_deep_chain_is_made_quickly(
     make_leaders(world)
     tokenizer.count("load")
     cold = []
-    for _ in range(COLD):
+    for _ in range(COLD_STARTS):
         tokenizer.count.cache_clear()
         cascade = make_world(tmp_path, database, clock, members=()).cascade
-        cold.append(time_call(lambda cascade=cascade: cascade.guidance("bottom")))
+        cold.append(time_call(partial(cascade.guidance, "bottom")))
         guidance = cascade.guidance("bottom")
         assert len(guidance.chain) == DEPTH
         assert 0 < guidance.tokens <= 800
-    warm = [time_call(lambda: cascade.guidance("bottom")) for _ in range(WARM)]
+    warm = [time_call(lambda: cascade.guidance("bottom")) for _ in range(WARM_PROMPTS)]
     print_table("guidance at the bottom", {"warm": warm, "cold": cold})
     assert compute_p95(warm) < 0.005
     assert statistics.median(cold) < 0.050

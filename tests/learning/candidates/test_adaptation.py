@@ -122,6 +122,25 @@ def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld):
     assert world.list_active_ids() == [candidate.id]
 
 
+def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(world: AdaptationWorld):
+    world.adapt(withheld=0.0)
+    world.land_repair("sess_1")
+    world.land_repair("sess_2")
+    world.adaptation.run_round()
+    (candidate,) = world.adaptation.list_candidates()
+    world.adaptation.approve(candidate.id)
+
+    def find_repairs() -> Sequence[str]:
+        return world.adaptation.find_repairs(agent=AGENT, workspace=SHOP, broken=[TOTAL], session_id="sess_4")
+
+    repairs = find_repairs()
+    assert repairs
+    world.sources.undone_sessions |= {"sess_1", "sess_2"}
+    assert find_repairs() == ()
+    world.sources.undone_sessions.clear()
+    assert find_repairs() == repairs
+
+
 # Failures
 
 
@@ -157,22 +176,3 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     assert candidate.status is REVIEW
     assert world.read_candidate_events() == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.list_records("successful_heal")) == 2
-
-
-def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(world: AdaptationWorld):
-    world.adapt(withheld=0.0)
-    world.land_repair("sess_1")
-    world.land_repair("sess_2")
-    world.adaptation.run_round()
-    (candidate,) = world.adaptation.list_candidates()
-    world.adaptation.approve(candidate.id)
-
-    def find_repairs() -> Sequence[str]:
-        return world.adaptation.find_repairs(agent=AGENT, workspace=SHOP, broken=[TOTAL], session_id="sess_4")
-
-    repairs = find_repairs()
-    assert repairs
-    world.sources.undone_sessions |= {"sess_1", "sess_2"}
-    assert find_repairs() == ()
-    world.sources.undone_sessions.clear()
-    assert find_repairs() == repairs
