@@ -79,13 +79,15 @@ def is_leader(tier: int) -> bool:
 
 @frozen
 class Lineage:
-    """An agent with its leaders, from the direct one upward, and in `end` why the chain ends. It `is_loose` if it is a
-    circle, or if the agent itself is broken, or reports to one that does not exist or is."""
+    """An agent with its leaders, from the direct one upward."""
 
     agent: AgentView
     leaders: Sequence[AgentView]
     end: str = "reaches the owner"
+    """Why the chain ends, in words."""
     is_loose: bool = False
+    """Whether the end is a problem of this agent: its chain is a circle, it is broken itself, or its direct leader is
+    broken or does not exist."""
 
 
 def climb_chain(
