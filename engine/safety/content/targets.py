@@ -251,10 +251,13 @@ def _changes_all_repositories(args: list[str]) -> bool:
 
 
 _EDITOR_VALUES = {
-    **dict.fromkeys(("sed", "gsed"), frozenset({"-e", "-f", "-l"})),
+    **dict.fromkeys(("sed", "gsed"), frozenset({"-e", "-f"})),
     "perl": frozenset({"-e", "-E", "-I", "-M", "-m", "-F", "-x"}),
 }
 """Options of editors that take the rest of the word, or the next one, as their value."""
+
+_ATTACHED_VALUES = ("-M", "-m", "-F", "-x")
+"""Options among these that never take the next word."""
 
 
 def _find_backup_suffix(call: Call) -> str | None:
@@ -269,7 +272,7 @@ def _find_backup_suffix(call: Call) -> str | None:
             continue
         if option == "-i":
             return value
-        if option in _EDITOR_VALUES[call.base] and not value:
+        if option in _EDITOR_VALUES[call.base] and option not in _ATTACHED_VALUES and not value:
             next(words, None)
     return None
 
