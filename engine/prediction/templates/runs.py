@@ -145,9 +145,10 @@ def _make_run_offer(
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed, and another one may say something new.
 
-    If files changed since, the card offers the tests that failed, or the whole suite if they cannot be run alone or are
-    not named. If nothing changed, it offers the whole suite after one test was run alone or after a run of some files,
-    unless that ran on the same files, has no other test, or passes without your uncommitted changes."""
+    If the failed tests cannot be run alone, the card offers the whole suite: a second run tells whether they always
+    fail. Otherwise, if files changed since, it offers the tests that failed. If nothing changed and one test was run
+    alone, it offers the whole suite, unless that ran on the same files, has no other test, or passes without your
+    uncommitted changes."""
     last = part.last_tree_run
     if part.tool is None or last is None or last.check.green:
         return
@@ -163,7 +164,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         elif _may_whole_suite_say_more(part):  # otherwise `still_red` says more
             prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
             yield _make_rerun_offer(context, part, prompt, {"paths": []})
-    elif part.changed or not last.full:
+    else:
         yield _make_rerun_offer(context, part, f"Run the whole suite{part.within} again", {"paths": []})
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.git.github import GitHubState, PullRequest
-from engine.prediction.templates.runs import failing_ci, rerun_failing, slower_tests
+from engine.prediction.templates.runs import failing_ci, slower_tests
 from engine.prediction.templates.unreliable_tests import hunt_flakes
 from tests.prediction.builders import NOW, get_only
 from tests.prediction.sensing import SensedWorkspace
@@ -45,11 +45,6 @@ def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
     proposals = slower_tests(*workspace.sense_top())
     assert [proposal.reasoning for proposal in proposals] == ([expected] if expected else [])
     assert all(proposal.parameters == {"tests": [CART], "fast": older} for proposal in proposals)
-
-
-def test_the_whole_suite_does_not_run_again_on_the_same_files(workspace: SensedWorkspace, head: str):
-    workspace.runs = [PastRun(head, failing=(CART,) * 51)]
-    assert rerun_failing(*workspace.sense_top()) == []
 
 
 def test_a_test_that_passed_and_failed_on_the_same_files_is_run_many_times(workspace: SensedWorkspace, head: str):
